@@ -1,0 +1,49 @@
+"""A completion request with every decision made: what `resolve` returns and the rest of the package trusts.
+
+No field is None in the sense of "default"; where None is left it is a value of its own (`logprobs=None`: none wanted).
+"""
+
+from dataclasses import dataclass
+
+from afterword.engine.request import GenerationRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt of a request."""
+
+    text: str
+    """What `echo` puts in front: the text as sent, or the whole characters of the decoded token array."""
+    tokens: tuple[int, ...]
+    """What the engine processes (for `suffix`: the infill order). At least one."""
+    offsets: tuple[int, ...]
+    """Code-point offset of each of `tokens` within `text`, non-decreasing, at most len(text). Empty when the
+    request asks for no log-probabilities of the prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A whole request. `generations[i]` belongs to `prompts[i]`."""
+
+    model: str
+    """The registered name that answers, as the response shows it."""
+    prompts: tuple[Prompt, ...]
+    generations: tuple[GenerationRequest, ...]
+    n: int
+    best_of: int
+    echo: bool
+    logprobs: int | None
+    """Top-k of the answer's `logprobs`; None: the field is null."""
+    prompt_logprobs: int | None
+    """Top-k of the extension of the same name; None: the field is absent."""
+    stream: bool
+    include_usage: bool
+    continuous_usage: bool
+    include_obfuscation: bool
+    seed: int
+    user: str | None
+
+    @property
+    def n_choices(self) -> int:
+        """Choices in the answer: prompts x n."""
+        return len(self.prompts) * self.n

@@ -1,0 +1,99 @@
+"""The engine protocol: the one seam between the API's meaning and a model.
+
+Whatever implements it passes `tests/contract/`. Engines are created by `models.py` and owned by the application.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from afterword.engine.events import Event
+from afterword.engine.request import GenerationRequest
+from afterword.tokens import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a model can do; read by the resolver, shown by `/v1/models/{id}`."""
+
+    context: int
+    """Tokens of prompt and completion together, per sequence."""
+    max_logprobs: int
+    """Largest k for `logprobs` this engine can report."""
+    reproducible: bool
+    """Keeps the promise of SPEC section 5."""
+    prefix_cache: bool
+    """Reuses the common prefix of earlier prompts."""
+    n_streams: int
+    """Sequences that can run at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """A snapshot, published by the engine after each step and readable from any thread."""
+
+    state: str = "loading"
+    """`loading`, `ready`, `failed` or `closed`."""
+    running: int = 0
+    """Sequences that hold a stream."""
+    waiting: int = 0
+    """Sequences (candidates) admitted to the waiting room but not yet to a stream."""
+    steps: int = 0
+    prompt_tokens: int = 0
+    """Prompt tokens of finished prefills, computed or cached."""
+    prefill_tokens: int = 0
+    """Prompt tokens actually computed, forks' repeated last token included."""
+    cached_tokens: int = 0
+    """Prompt tokens that were found in the cache."""
+    completion_tokens: int = 0
+    streams_free: int = 0
+    streams_idle: int = 0
+    """Streams that nobody runs on but whose tokens are kept for reuse."""
+    cancelled: int = 0
+    queue_seconds: float = 0.0
+    """Recent average of the time a sequence waited for a stream."""
+
+
+class Generation(Protocol):
+    """One prompt being completed.
+
+    Iterate inside `async with` for events; leaving the context cancels whatever still runs. Iteration raises
+    `EngineFailed` if the engine breaks. One reader, on the event loop that called `generate`.
+    """
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def __aiter__(self) -> AsyncIterator[Event]: ...
+
+
+class Engine(Protocol):
+    """A loaded model. Methods are called from the event loop and never block it."""
+
+    tokenizer: Tokenizer
+    capabilities: Capabilities
+    fingerprint: str
+    """`fp_` + 10 hex digits over everything that decides the numbers (SPEC section 3)."""
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        """Queue the request at once. Raises `Overloaded` or `EngineFailed` instead of waiting."""
+        ...
+
+    def reserve(self, n_sequences: int) -> None:
+        """Raise `Overloaded` if that many sequences more do not fit the waiting room; keeps nothing.
+
+        Lets a request of several prompts be refused whole before its first prompt is queued.
+        """
+        ...
+
+    def stats(self) -> EngineStats:
+        """The latest snapshot; any thread."""
+        ...
+
+    async def aclose(self) -> None:
+        """Cancel everything and free the model."""
+        ...

@@ -1,0 +1,82 @@
+"""Everything an engine can say about one prompt.
+
+Order for each prompt: `PromptDone` once, before anything else; then, for each candidate, `Chunk`s in order and
+`Finished` last. Candidates interleave. Joining all chunks of a candidate gives its whole text and tokens.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class SampledToken:
+    """One sampled token with its log-probability under the raw distribution (SPEC section 4)."""
+
+    id: int
+    offset: int
+    """Code points from the start of the prompt to the first character this token takes part in."""
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+    """(id, log-probability) of the likeliest tokens, likeliest first; ties by id. `logprob` is bit-identical
+    to the entry of the same id here, if there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptScores:
+    """Log-probabilities of a prompt of P tokens; row i is about token i + 1, given tokens 0..i."""
+
+    logprobs: NDArray[np.float64]
+    """(P - 1,) log-probability of each prompt token after the first."""
+    top_ids: NDArray[np.int32]
+    """(P - 1, k) ids of the likeliest tokens at the same places, likeliest first; ties by id."""
+    top_logprobs: NDArray[np.float64]
+    """(P - 1, k) their log-probabilities."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptDone:
+    """The prompt has been processed."""
+
+    n_cached: int
+    """Prompt tokens that were not computed because their KV cells were already there."""
+    scores: PromptScores | None
+    """Set if and only if `GenerationRequest.prompt_logprobs` was not None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some text of one candidate that will never be taken back, and the tokens it came from."""
+
+    index: int
+    """Candidate, 0-based."""
+    text: str
+    """Whole characters, no part of a stop. May be empty when only tokens are reported."""
+    tokens: tuple[SampledToken, ...]
+    """Tokens to list with it; empty unless `GenerationRequest.logprobs` was not None."""
+    n_tokens: int
+    """Completion tokens sampled for the candidate so far, this chunk included; the end token excluded."""
+
+    def __add__(self, later: "Chunk") -> "Chunk":
+        """Both in one: what a slow reader gets."""
+        assert self.index == later.index
+        return Chunk(self.index, self.text + later.text, self.tokens + later.tokens, later.n_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """One candidate has ended."""
+
+    index: int
+    reason: str
+    """`stop`, `length` or `content_filter` (SPEC section 3)."""
+    n_tokens: int
+    """Completion tokens sampled, the end-of-text token excluded."""
+    sum_logprob: float
+    """Sum of the raw log-probabilities of every sampled token, the end token included; 0.0 if logprobs is None."""
+    n_scored: int
+    """How many tokens `sum_logprob` adds up."""
+
+
+Event = PromptDone | Chunk | Finished

@@ -1,0 +1,80 @@
+"""Every way a request can fail, as one tree.
+
+    AfterwordError
+    ├── InvalidRequest        the client's mistake: names the field, the limit and the value     400
+    │   └── ContextExceeded   prompt + max_tokens do not fit the model's context                 400
+    ├── NotAuthenticated      no key or a wrong one                                              401
+    ├── NotPermitted          a good key that may not do this                                    403
+    ├── ModelNotFound         no model of that name is registered                                404
+    ├── Overloaded            the waiting room is full; carries when to come back                503
+    ├── EngineFailed          the engine broke; the cause stays in the log                       500
+    └── ConfigurationError    a setting or a model file is wrong; ends the program at start
+
+Nothing here knows HTTP: `api/errors.py` maps the tree to status codes and bodies, once.
+"""
+
+
+class AfterwordError(Exception):
+    """Base of all errors raised on purpose. `str(error)` is one sentence fit for the client."""
+
+
+class InvalidRequest(AfterwordError):
+    """The request breaks a rule of the API.
+
+    `param` is the field as the API spells it (None when no single field is to blame), `code` the
+    machine-readable reason (SPEC section 6), None where the API has none.
+    """
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
+
+
+class ContextExceeded(InvalidRequest):
+    """Prompt and completion together are longer than the model's context (SPEC section 2)."""
+
+    def __init__(self, *, limit: int, prompt_tokens: int, max_tokens: int) -> None:
+        super().__init__(
+            f"This model's maximum context length is {limit} tokens, but {prompt_tokens + max_tokens} "
+            f"were requested: {prompt_tokens} in the prompt and {max_tokens} for the completion "
+            "(max_tokens). Shorten the prompt or lower max_tokens.",
+            param="prompt" if prompt_tokens >= limit else "max_tokens",
+            code="context_length_exceeded",
+        )
+        self.limit = limit
+        self.prompt_tokens = prompt_tokens
+        self.max_tokens = max_tokens
+
+
+class NotAuthenticated(AfterwordError):
+    """No API key was sent, or none that this server knows."""
+
+
+class NotPermitted(AfterwordError):
+    """The key is known but may not do what was asked."""
+
+
+class ModelNotFound(AfterwordError):
+    """No registered model answers to `name`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"The model '{name}' does not exist on this server.")
+        self.name = name
+
+
+class Overloaded(AfterwordError):
+    """The engine's waiting room is full. `retry_after` is in whole seconds, at least 1."""
+
+    def __init__(self, message: str, *, retry_after: int) -> None:
+        super().__init__(message)
+        assert retry_after >= 1
+        self.retry_after = retry_after
+
+
+class EngineFailed(AfterwordError):
+    """The engine could not finish. The message says nothing of the cause; `__cause__` does."""
+
+
+class ConfigurationError(AfterwordError):
+    """A setting, a model file or the machine does not allow the server to start."""

@@ -1,0 +1,121 @@
+"""The vocabulary as the rest of the package sees it: ids, bytes and spelled text.
+
+Knows no model library. `ByteTokenizer` is the tokenizer of the echo engine and of the tests: real,
+complete and small enough to work out by hand.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class InfillTokens:
+    """Ids of the marks that a fill-in-the-middle model was trained with (SPEC section 2, suffix)."""
+
+    prefix: int
+    suffix: int
+    middle: int
+
+
+class Tokenizer(Protocol):
+    """Text to ids and back. All methods are pure and may be called from any thread."""
+
+    n_vocab: int
+    bos_id: int | None
+    eos_id: int | None
+    pad_id: int | None
+    add_bos: bool
+    """Whether the model's metadata asks for BOS in front of string prompts."""
+    infill: InfillTokens | None
+    end_ids: frozenset[int]
+    """Every token that ends generation (EOS, end of turn, ...)."""
+    separator_id: int
+    """What a missing prompt stands for: `<|endoftext|>`, else BOS, else EOS (SPEC section 2)."""
+    chat_template: str | None
+    name: str
+    """Name of the tokenizer's class or pre-tokenizer, for `/tokenizer_info`."""
+
+    def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:
+        """Ids of `text`, with BOS in front if `add_bos`; control-token text becomes ids if `parse_special`."""
+        ...
+
+    def piece(self, token: int) -> bytes:
+        """The bytes a token stands for; a control token gives its spelled name."""
+        ...
+
+    def is_control(self, token: int) -> bool:
+        """Whether the token has no text of its own in a completion (SPEC section 3)."""
+        ...
+
+    def spell(self, token: int) -> str:
+        r"""The token as log-probabilities show it: its text, or `bytes:\xNN...` (SPEC section 4)."""
+        ...
+
+
+def spell_bytes(piece: bytes) -> str:
+    r"""Text of one token by itself: UTF-8 if it is whole, else `bytes:\xNN\xNN` (SPEC section 4)."""
+    try:
+        return piece.decode("utf-8")
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in piece)
+
+
+class ByteTokenizer:
+    """One token a byte, then `<|endoftext|>` (256) and `<|control|>` (257), a control token that ends nothing."""
+
+    END = 256
+    CONTROL = 257
+
+    def __init__(self) -> None:
+        self.n_vocab = 258
+        self.bos_id: int | None = None
+        self.eos_id: int | None = self.END
+        self.pad_id: int | None = None
+        self.add_bos = False
+        self.infill: InfillTokens | None = None
+        self.end_ids = frozenset({self.END})
+        self.separator_id = self.END
+        self.chat_template: str | None = None
+        self.name = "bytes"
+        self._special = {"<|endoftext|>": self.END, "<|control|>": self.CONTROL}
+
+    def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:
+        """Bytes of `text`; `add_bos` changes nothing because there is no BOS."""
+        if not parse_special:
+            return list(text.encode("utf-8"))
+        for spelled, token in self._special.items():
+            before, found, after = text.partition(spelled)
+            if found:
+                return [
+                    *self.encode(before, add_bos=False, parse_special=True),
+                    token,
+                    *self.encode(after, add_bos=False, parse_special=True),
+                ]
+        return list(text.encode("utf-8"))
+
+    def piece(self, token: int) -> bytes:
+        """The byte itself, or the spelled name of a control token."""
+        if token < 256:
+            return bytes([token])
+        return (b"<|endoftext|>", b"<|control|>")[token - 256]
+
+    def is_control(self, token: int) -> bool:
+        """True for 256 and 257."""
+        return token >= 256
+
+    def spell(self, token: int) -> str:
+        """See `spell_bytes`."""
+        return spell_bytes(self.piece(token))
+
+
+def visible_piece(tokenizer: Tokenizer, token: int, *, skip_special_tokens: bool) -> bytes:
+    """The bytes a token adds to a text: none for a control token unless those are shown (SPEC section 3)."""
+    if skip_special_tokens and tokenizer.is_control(token):
+        return b""
+    return tokenizer.piece(token)
+
+
+def visible_bytes(tokenizer: Tokenizer, tokens: Sequence[int], *, skip_special_tokens: bool) -> bytes:
+    """The bytes of a run of tokens, see `visible_piece`."""
+    return b"".join(visible_piece(tokenizer, t, skip_special_tokens=skip_special_tokens) for t in tokens)
