@@ -1,0 +1,24 @@
+"""What the embedded engine is told when it loads a model. Knows no configuration file and no command line."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaSettings:
+    """One GGUF file and the share of the machine it may use."""
+
+    path: Path
+    """The GGUF file."""
+    context: int | None
+    """Tokens of each stream; None: what the model was trained with, as far as `memory_bytes` allows."""
+    parallel: int
+    """Streams: sequences that run at once."""
+    threads: int | None
+    """Threads of a forward pass; None: one for each physical core this process may use."""
+    max_waiting: int
+    """Sequences that may wait for a stream before `Overloaded` is raised."""
+    memory_bytes: int | None
+    """Budget for weights and KV cells together; None: no limit but the machine's."""
+    cache_dir: Path
+    """Where optimised copies of model files are kept."""
