@@ -80,7 +80,7 @@ class ByteTokenizer:
         self.name = "bytes"
         self._special = {"<|endoftext|>": self.END, "<|control|>": self.CONTROL}
 
-    def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:
+    def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:  # noqa: ARG002
         """Bytes of `text`; `add_bos` changes nothing because there is no BOS."""
         if not parse_special:
             return list(text.encode("utf-8"))
