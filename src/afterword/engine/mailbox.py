@@ -1,0 +1,170 @@
+"""From an engine's thread to the one reader of a prompt's events. Bounded memory however slow the reader is.
+
+Knows no engine: whoever posts keeps the order of `events.py`. Everything but `deliver` and `deliver_failure` runs on
+the event loop that the mailbox was made for.
+"""
+
+from asyncio import AbstractEventLoop, Future
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+from afterword.engine.events import Chunk, Event, Finished
+from afterword.errors import AfterwordError
+
+
+class Mailbox:
+    """The events of one prompt, posted and not yet read.
+
+    Iteration ends after `Finished` of the last candidate. Consecutive chunks of a candidate that carry no tokens
+    wait as one, so what is kept grows with the text and not with the number of events.
+    """
+
+    def __init__(self, loop: AbstractEventLoop, n_candidates: int) -> None:
+        self._loop = loop
+        self._n_unfinished = n_candidates
+        """Candidates whose `Finished` has not been posted."""
+        self._queue: deque[Event | _Backlog] = deque()
+        self._backlogs: dict[int, _Backlog] = {}
+        """The queued backlog of each candidate that its next chunk may still join."""
+        self._error: AfterwordError | None = None
+        self._reader: Future[None] | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Nothing more will be posted: every candidate has finished, or the engine failed."""
+        return self._n_unfinished == 0 or self._error is not None
+
+    def post(self, events: Iterable[Event]) -> None:
+        """Queue events and wake the reader."""
+        for event in events:
+            if isinstance(event, Chunk):
+                self._post_chunk(event)
+                continue
+            if isinstance(event, Finished):
+                self._backlogs.pop(event.index, None)
+                self._n_unfinished -= 1
+            self._queue.append(event)
+        self._wake()
+
+    def fail(self, error: AfterwordError) -> None:
+        """Raise `error` at the reader, after everything posted so far. The first failure stays; none after the end."""
+        if not self.is_complete:
+            self._error = error
+            self._wake()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._queue:
+            if self._error is not None:
+                raise self._error
+            if self._n_unfinished == 0:
+                raise StopAsyncIteration
+            await self._wait()
+        entry = self._queue.popleft()
+        if not isinstance(entry, _Backlog):
+            return entry
+        if self._backlogs.get(entry.index) is entry:
+            del self._backlogs[entry.index]
+        return entry.joined()
+
+    def _post_chunk(self, chunk: Chunk) -> None:
+        if chunk.tokens:
+            self._backlogs.pop(chunk.index, None)
+            self._queue.append(chunk)
+            return
+        backlog = self._backlogs.get(chunk.index)
+        if backlog is None:
+            backlog = self._backlogs[chunk.index] = _Backlog(chunk.index)
+            self._queue.append(backlog)
+        backlog.add(chunk)
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    async def _wait(self) -> None:
+        assert self._reader is None, "a mailbox has one reader"
+        self._reader = self._loop.create_future()
+        try:
+            await self._reader
+        finally:
+            self._reader = None
+
+
+class _Backlog:
+    """Chunks of one candidate, none with tokens, that will be read as one. Joined once, so a long one stays linear."""
+
+    __slots__ = ("_last", "_texts", "index")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self._texts: list[str] = []
+        self._last: Chunk | None = None
+
+    def add(self, chunk: Chunk) -> None:
+        """Append a chunk of this candidate."""
+        self._texts.append(chunk.text)
+        self._last = chunk
+
+    def joined(self) -> Chunk:
+        """All of it as one chunk."""
+        assert self._last is not None, "a backlog is made for a chunk"
+        if len(self._texts) == 1:
+            return self._last
+        return Chunk(self.index, "".join(self._texts), (), self._last.n_tokens)
+
+
+def deliver(loop: AbstractEventLoop, batch: Sequence[tuple[Mailbox, Sequence[Event]]]) -> None:
+    """Post a step's events to all their mailboxes, waking the loop once. Any thread; a closed loop is ignored."""
+    if batch:
+        _call_on(loop, lambda: _post_all(batch))
+
+
+def deliver_failure(loop: AbstractEventLoop, mailboxes: Sequence[Mailbox], error: AfterwordError) -> None:
+    """Fail all mailboxes, after what was delivered before. Any thread; a closed loop is ignored."""
+    _call_on(loop, lambda: _fail_all(mailboxes, error))
+
+
+def _post_all(batch: Sequence[tuple[Mailbox, Sequence[Event]]]) -> None:
+    for mailbox, events in batch:
+        mailbox.post(events)
+
+
+def _fail_all(mailboxes: Sequence[Mailbox], error: AfterwordError) -> None:
+    for mailbox in mailboxes:
+        mailbox.fail(error)
+
+
+def _call_on(loop: AbstractEventLoop, action: Callable[[], None]) -> None:
+    try:
+        loop.call_soon_threadsafe(action)
+    except RuntimeError:
+        # The loop may close at any moment before the call; then nobody is left to read.
+        if not loop.is_closed():
+            raise
+
+
+class MailboxGeneration:
+    """A `Generation` that reads a mailbox and tells its engine when the reader leaves early."""
+
+    def __init__(self, mailbox: Mailbox, on_close: Callable[[], None]) -> None:
+        """`on_close`: called on the event loop, at most once, if the context is left before all was posted."""
+        self._mailbox = mailbox
+        self._on_close: Callable[[], None] | None = on_close
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        on_close, self._on_close = self._on_close, None
+        if on_close is not None and not self._mailbox.is_complete:
+            on_close()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self._mailbox
