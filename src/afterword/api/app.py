@@ -1,0 +1,80 @@
+"""Puts the application together: routes, layers around them, and the end of the engines' lives."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from afterword import __version__
+from afterword.api import completions, models, status, tokenize
+from afterword.api.auth import KeyMiddleware
+from afterword.api.errors import FailureMiddleware, describe
+from afterword.api.exchange import ExchangeMiddleware
+from afterword.api.schema import describe_api
+from afterword.api.settings import ApiSettings, Serving, serving_of
+from afterword.metrics import Metrics
+from afterword.models import Registry
+
+EXPOSED_HEADERS = ("x-request-id", "openai-processing-ms", "openai-model", "openai-version", "retry-after")
+
+
+def create_app(registry: Registry, settings: ApiSettings) -> FastAPI:
+    """The application over `registry`, whose engines it closes when it shuts down. No state outside the app."""
+    app = FastAPI(title="afterword", version=__version__, lifespan=_lifespan, redirect_slashes=False)
+    app.state.serving = Serving(registry, settings, Metrics(registry))
+    for part in (completions, models, tokenize, status):
+        app.include_router(part.router)
+    app.add_exception_handler(HTTPException, _routing_failure)
+    describe_api(app)
+    _add_layers(app, settings)
+    return app
+
+
+def _add_layers(app: FastAPI, settings: ApiSettings) -> None:
+    """From the inside out: preflights and errors get the headers of the outer layers, and need no key."""
+    if settings.api_key is not None:
+        app.add_middleware(KeyMiddleware, key=settings.api_key)
+    app.add_middleware(SlashMiddleware)
+    app.add_middleware(FailureMiddleware)
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=("GET", "POST", "HEAD", "OPTIONS"),
+            allow_headers=("*",),
+            expose_headers=EXPOSED_HEADERS,
+        )
+    app.add_middleware(ExchangeMiddleware, metrics=serving_of(app).metrics)
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        engines = {id(served.engine): served.engine for served in serving_of(app).registry.all()}
+        for engine in engines.values():
+            await engine.aclose()
+
+
+async def _routing_failure(request: Request, error: Exception) -> Response:
+    return describe(error, request.scope).response()
+
+
+class SlashMiddleware:
+    """Lets every route be written with a slash at its end, without the redirect that loses bodies and keys."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Cut the slash off the path."""
+        if scope["type"] == "http":
+            # Changed in place, not in a copy: the layers outside read the chosen route from the same scope.
+            scope["path"] = scope["path"].rstrip("/") or "/"
+        await self._app(scope, receive, send)

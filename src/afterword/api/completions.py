@@ -1,0 +1,127 @@
+"""The completions routes: three calls (parse, resolve, run), then the answer, streamed or plain.
+
+Both answers are made of the same deltas. Knows no field of the request beyond what it must route by.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Scope
+
+from afterword.api.disconnect import unless_client_leaves
+from afterword.api.errors import describe, report
+from afterword.api.exchange import Exchange, exchange_of
+from afterword.api.intake import read_object
+from afterword.api.render import BodyRenderer, ChunkRenderer, new_head
+from afterword.api.schema import COMPLETION_DOCS
+from afterword.api.settings import ApiSettings, serving
+from afterword.api.sse import DONE, EventStream, frame
+from afterword.completions.assemble import Assembler, Delta, join
+from afterword.completions.body import CompletionBody, parse_body
+from afterword.completions.request import Completion
+from afterword.completions.resolve import Limits, resolve
+from afterword.completions.run import run
+from afterword.models import ServedModel
+
+LONG_PROMPT = 20_000
+"""Characters of prompt text from which tokenizing leaves the event loop: it takes milliseconds there."""
+
+router = APIRouter(tags=["completions"])
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One understood request on its way to an answer."""
+
+    completion: Completion
+    served: ServedModel
+    assembler: Assembler
+    exchange: Exchange
+
+
+@router.post("/v1/completions", **COMPLETION_DOCS)
+async def complete(request: Request) -> Response:
+    """Complete a text; the body says which model."""
+    return await _answer(request, {})
+
+
+@router.post("/v1/engines/{model:path}/completions", include_in_schema=False)
+@router.post("/openai/deployments/{model}/completions", include_in_schema=False)
+async def complete_by_path(request: Request) -> Response:
+    """The same with the model in the path, which overrides the body's: openai-python 0.x, Azure SDKs."""
+    return await _answer(request, {"model": request.path_params["model"]})
+
+
+async def _answer(request: Request, override: dict[str, Any]) -> Response:
+    serve = serving(request)
+    data = await read_object(request, serve.settings.max_body_bytes)
+    body = parse_body(data | override, strict=serve.settings.strict)
+    served = serve.registry.get(body.model)
+    completion = await _resolve(body, served, serve.settings)
+    job = Job(completion, served, Assembler(completion), exchange_of(request.scope))
+    job.exchange.begin(job.completion, job.assembler)
+    if completion.stream:
+        return EventStream(_frames(job), partial(_error_frame, scope=request.scope))
+    return await unless_client_leaves(_plain(job), request.receive)
+
+
+async def _resolve(body: CompletionBody, served: ServedModel, settings: ApiSettings) -> Completion:
+    limits = Limits(max_logprobs=settings.max_logprobs, max_candidates=settings.max_candidates, strict=settings.strict)
+    if sum(len(item) for item in body.prompt if isinstance(item, str)) > LONG_PROMPT:
+        return await asyncio.to_thread(resolve, body, served, limits)
+    return resolve(body, served, limits)
+
+
+@asynccontextmanager
+async def _deltas(job: Job) -> AsyncIterator[AsyncGenerator[Delta, None]]:
+    """Submit the work on entering, give its deltas, cancel what is left of it on leaving."""
+    async with run(job.completion, job.served.engine) as events, aclosing(_fold(job, events)) as deltas:
+        yield deltas
+
+
+async def _fold(job: Job, events: AsyncIterator[tuple[int, Any]]) -> AsyncGenerator[Delta, None]:
+    async for prompt_index, event in events:
+        job.exchange.saw(event)
+        for delta in job.assembler.fold(prompt_index, event):
+            if delta.finish_reason is not None:
+                job.exchange.finish_reasons.append(delta.finish_reason)
+            yield delta
+
+
+async def _plain(job: Job) -> Response:
+    async with _deltas(job) as deltas:
+        choices = join([delta async for delta in deltas])
+    head = new_head(job.completion.model, job.served.engine.fingerprint)
+    renderer = BodyRenderer(head, job.completion, job.served.engine.tokenizer)
+    content = renderer.body(choices, job.assembler.usage())
+    return Response(content, headers={"content-type": "application/json"})
+
+
+@asynccontextmanager
+async def _frames(job: Job) -> AsyncIterator[AsyncGenerator[bytes, None]]:
+    async with _deltas(job) as deltas, aclosing(_render(job, deltas)) as frames:
+        yield frames
+
+
+async def _render(job: Job, deltas: AsyncIterator[Delta]) -> AsyncGenerator[bytes, None]:
+    head = new_head(job.completion.model, job.served.engine.fingerprint)
+    renderer = ChunkRenderer(head, job.completion, job.served.engine.tokenizer)
+    async for delta in deltas:
+        yield renderer.chunk(delta, job.assembler.usage())
+    if job.completion.include_usage:
+        yield renderer.usage(job.assembler.usage())
+    yield DONE
+
+
+def _error_frame(error: Exception, scope: Scope) -> bytes:
+    failure = describe(error, scope)
+    if failure.status == 500:
+        report(error, exchange_of(scope).request_id)
+    return frame(failure.body())

@@ -1,0 +1,128 @@
+"""The one place where a failure becomes a status code and an error body (SPEC section 6).
+
+Used before an answer has begun (a JSON response) and after (one event of the stream). Knows no route.
+"""
+
+from dataclasses import dataclass
+
+import orjson
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from afterword.api.disconnect import ClientLeft
+from afterword.api.exchange import exchange_of
+from afterword.errors import (
+    InvalidRequest,
+    ModelNotFound,
+    NotAuthenticated,
+    NotPermitted,
+    Overloaded,
+)
+
+INVALID = "invalid_request_error"
+SERVER = "server_error"
+
+
+class Refused(Exception):
+    """A failure that only HTTP knows: the body's size, its encoding. The message is fit for the client."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What the client is told about an error."""
+
+    status: int
+    message: str
+    type: str = INVALID
+    param: str | None = None
+    code: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def body(self) -> bytes:
+        """`{"error": {...}}` as JSON, always with the four keys."""
+        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return orjson.dumps({"error": error})
+
+    def response(self) -> Response:
+        """The failure as an answer of its own."""
+        headers = {**dict(self.headers), "content-type": "application/json"}
+        return Response(self.body(), status_code=self.status, headers=headers)
+
+
+def describe(error: Exception, scope: Scope) -> Failure:
+    """The failure that `error` is to the client; anything not meant for it becomes a bare 500 (SPEC section 6)."""
+    match error:
+        case InvalidRequest():
+            return Failure(400, str(error), param=error.param, code=error.code)
+        case NotAuthenticated():
+            challenge = (("www-authenticate", "Bearer"),)
+            return Failure(401, str(error), code="invalid_api_key", headers=challenge)
+        case NotPermitted():
+            return Failure(403, str(error), code="permission_denied")
+        case ModelNotFound():
+            return Failure(404, str(error), param="model", code="model_not_found")
+        case Overloaded():
+            later = (("retry-after", str(error.retry_after)),)
+            return Failure(503, str(error), type=SERVER, code="overloaded", headers=later)
+        case Refused():
+            return Failure(error.status, str(error))
+        case HTTPException():
+            return _of_routing(error, scope)
+        case _:
+            return Failure(500, "The server failed while it worked on this request.", type=SERVER)
+
+
+def _of_routing(error: HTTPException, scope: Scope) -> Failure:
+    headers = tuple((error.headers or {}).items())
+    if error.status_code == 405:
+        message = f"{scope['method']} is not allowed here; try {dict(headers).get('Allow', 'another method')}."
+        return Failure(405, message, code="method_not_supported", headers=headers)
+    if error.status_code == 404:
+        return Failure(404, f"Invalid URL ({scope['method']} {scope['path']})", headers=headers)
+    return Failure(error.status_code, error.detail, headers=headers)
+
+
+def report(error: Exception, request_id: str) -> None:
+    """Log the cause of a 500 under the request's id; the client learns none of it."""
+    structlog.get_logger("afterword.api").error("request failed", request_id=request_id, exc_info=error)
+
+
+class FailureMiddleware:
+    """Answers every exception that leaves the application; nothing passes it but cancellation.
+
+    The outermost layer but for CORS and the request's bookkeeping, so errors carry those headers too. An exception
+    after the answer has begun can only be logged: the server then cuts the connection.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, and answer what comes back raised."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = False
+
+        async def watch(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watch)
+        except ClientLeft:
+            exchange_of(scope).left = True
+        except Exception as error:
+            failure = describe(error, scope)
+            if failure.status == 500:
+                report(error, exchange_of(scope).request_id)
+            if begun:
+                raise
+            await failure.response()(scope, receive, send)

@@ -1,0 +1,109 @@
+"""Log-probabilities in the shapes of the API: the legacy `logprobs` object and the `prompt_logprobs` extension.
+
+Numbers come from the engine and are passed on bit by bit; only the form is decided here (SPEC section 4).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TypedDict
+
+from afterword.api.wire import finite
+from afterword.completions.assemble import Echo
+from afterword.engine.events import SampledToken
+from afterword.tokens import Tokenizer
+
+
+class Logprobs(TypedDict):
+    """The `logprobs` object of a choice or chunk: arrays of equal length, `top_logprobs` null for k = 0."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None] | None
+    text_offset: list[int]
+
+
+class PromptToken(TypedDict):
+    """One entry of `prompt_logprobs`."""
+
+    logprob: float
+    rank: int
+    decoded_token: str
+
+
+PromptLogprobs = list[dict[str, PromptToken] | None]
+
+
+class LogprobFormat:
+    """Spells tokens and lays out the objects of one request; remembers spellings, so long prompts stay cheap."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._spelled: dict[int, str] = {}
+
+    def legacy(self, echo: Echo | None, tokens: Sequence[SampledToken], k: int) -> Logprobs:
+        """The `logprobs` object: the echoed prompt, if any, then the sampled tokens."""
+        names: list[str] = []
+        logprobs: list[float | None] = []
+        tops: list[dict[str, float] | None] = []
+        offsets: list[int] = []
+        if echo is not None:
+            names += [self.spell(token) for token in echo.tokens]
+            # Nothing precedes the first token, so it has no probability.
+            logprobs += [None, *(finite(value) for value in echo.scores.logprobs.tolist())]
+            offsets += echo.offsets
+            if k > 0:
+                tops += [None, *(self._top(top, actual) for actual, top in _rows(echo, k))]
+        for token in tokens:
+            names.append(self.spell(token.id))
+            logprobs.append(finite(token.logprob))
+            offsets.append(token.offset)
+            if k > 0:
+                tops.append(self._top(token.top[:k], (token.id, token.logprob)))
+        return {
+            "tokens": names,
+            "token_logprobs": logprobs,
+            "top_logprobs": tops if k > 0 else None,
+            "text_offset": offsets,
+        }
+
+    def prompt(self, echo: Echo, k: int) -> PromptLogprobs:
+        """The `prompt_logprobs` list: null for the first token, then the actual token followed by the k likeliest.
+
+        `rank` counts from 1. The rank of an actual token outside the list is not known; what is given then is the
+        least it can be, one more than the list is long.
+        """
+        return [None, *(self._ranked(top, actual) for actual, top in _rows(echo, k))]
+
+    def spell(self, token: int) -> str:
+        """The token's text as log-probabilities show it (SPEC section 4)."""
+        spelled = self._spelled.get(token)
+        if spelled is None:
+            spelled = self._spelled[token] = self._tokenizer.spell(token)
+        return spelled
+
+    def _top(self, top: Iterable[tuple[int, float]], actual: tuple[int, float]) -> dict[str, float]:
+        entries: dict[str, float] = {}
+        for token, logprob in (*top, actual):
+            name, value = self.spell(token), finite(logprob)
+            # Two tokens may spell the same; the likelier one stays.
+            if value > entries.get(name, -float("inf")):
+                entries[name] = value
+        return entries
+
+    def _ranked(self, top: Sequence[tuple[int, float]], actual: tuple[int, float]) -> dict[str, PromptToken]:
+        ranks = {token: rank for rank, (token, _) in enumerate(top, start=1)}
+        entries: dict[str, PromptToken] = {}
+        for token, logprob in (actual, *top):
+            entries[str(token)] = {
+                "logprob": finite(logprob),
+                "rank": ranks.get(token, len(top) + 1),
+                "decoded_token": self.spell(token),
+            }
+        return entries
+
+
+def _rows(echo: Echo, k: int) -> Iterable[tuple[tuple[int, float], list[tuple[int, float]]]]:
+    """For each prompt token after the first: the token with its log-probability, and the k likeliest there."""
+    scores = echo.scores
+    actual = zip(echo.tokens[1:], scores.logprobs.tolist(), strict=True)
+    tops = zip(scores.top_ids[:, :k].tolist(), scores.top_logprobs[:, :k].tolist(), strict=True)
+    return ((token, list(zip(ids, values, strict=True))) for token, (ids, values) in zip(actual, tops, strict=True))

@@ -1,0 +1,54 @@
+"""The models routes: what is served and what each model promises. Read only."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from afterword.api.settings import serving
+from afterword.api.wire import dumps
+from afterword.models import ServedModel
+
+router = APIRouter(tags=["models"])
+
+
+@router.get("/v1/models")
+async def list_models(request: Request) -> Response:
+    """Every model, in the order of registration; the first answers requests that name none."""
+    cards = [model_card(served) for served in serving(request).registry.all()]
+    return Response(dumps({"object": "list", "data": cards}), headers={"content-type": "application/json"})
+
+
+@router.get("/v1/models/{model_id:path}")
+async def retrieve_model(request: Request) -> Response:
+    """One model by its name or one of its aliases."""
+    served = serving(request).registry.get(request.path_params["model_id"])
+    return Response(dumps(model_card(served)), headers={"content-type": "application/json"})
+
+
+def model_card(served: ServedModel) -> dict[str, Any]:
+    """The documented fields of a model, then its context length and everything it can and cannot do."""
+    engine = served.engine
+    can = engine.capabilities
+    infill = engine.tokenizer.infill
+    return {
+        "id": served.name,
+        "object": "model",
+        "created": served.created,
+        "owned_by": served.owned_by,
+        "max_model_len": can.context,
+        "aliases": list(served.aliases),
+        "system_fingerprint": engine.fingerprint,
+        "capabilities": {
+            "suffix": infill is not None,
+            "max_logprobs": can.max_logprobs,
+            "reproducible": can.reproducible,
+            "prefix_cache": can.prefix_cache,
+            "n_streams": can.n_streams,
+        },
+        "infill_tokens": None
+        if infill is None
+        else {"prefix": infill.prefix, "suffix": infill.suffix, "middle": infill.middle},
+        "card": served.card,
+    }

@@ -1,0 +1,144 @@
+"""Deltas, choices and usage as the JSON that clients read: the chunks of a stream and the plain body.
+
+Key order is part of the contract (SPEC section 3) and differs between the two. Knows no HTTP and no engine.
+"""
+
+import random
+import secrets
+import string
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from afterword.api.logprobs import LogprobFormat
+from afterword.api.sse import frame
+from afterword.api.wire import dumps
+from afterword.completions.assemble import Choice, Delta, Usage
+from afterword.completions.request import Completion
+from afterword.tokens import Tokenizer
+
+ALPHANUMERIC = string.ascii_letters + string.digits
+
+EVENT_BLOCK = 16
+"""Obfuscated events are a multiple of this many bytes long."""
+
+_EMPTY_PADDING = b',"obfuscation":""}'
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerHead:
+    """What every chunk and the body of one answer have in common."""
+
+    id: str
+    created: int
+    """Unix seconds."""
+    model: str
+    system_fingerprint: str
+
+
+def new_head(model: str, system_fingerprint: str) -> AnswerHead:
+    """A head with a fresh id: `cmpl-` and 29 letters and digits."""
+    id_ = "cmpl-" + "".join(secrets.choice(ALPHANUMERIC) for _ in range(29))
+    return AnswerHead(id_, int(time.time()), model, system_fingerprint)
+
+
+class ChunkRenderer:
+    """Frames the chunks of one streamed answer. The constant parts are built once, so a chunk costs microseconds."""
+
+    def __init__(self, head: AnswerHead, completion: Completion, tokenizer: Tokenizer) -> None:
+        self._logprobs = completion.logprobs
+        self._prompt_logprobs = completion.prompt_logprobs
+        self._format = LogprobFormat(tokenizer)
+        self._before = b'{"id":%b,"object":"text_completion","created":%d,"choices":[' % (dumps(head.id), head.created)
+        self._after = b'],"model":%b,"system_fingerprint":%b' % (dumps(head.model), dumps(head.system_fingerprint))
+        self._usage_in_each = completion.continuous_usage
+        self._no_usage = b',"usage":null' if completion.include_usage else b""
+        self._obfuscate = completion.include_obfuscation
+
+    def chunk(self, delta: Delta, usage: Usage) -> bytes:
+        """The event for one delta. `usage` is shown only if running usage was asked for."""
+        choice = b'{"text":%b,"index":%d,"logprobs":%b,"finish_reason":%b%b}' % (
+            dumps(delta.text),
+            delta.index,
+            self._logprobs_of(delta),
+            b"null" if delta.finish_reason is None else dumps(delta.finish_reason),
+            self._prompt_logprobs_of(delta),
+        )
+        return self._event(choice, self._running(usage))
+
+    def usage(self, usage: Usage) -> bytes:
+        """The event that ends a stream with `include_usage`: no choices."""
+        return self._event(b"", b',"usage":' + dumps(usage_object(usage)))
+
+    def _running(self, usage: Usage) -> bytes:
+        return b',"usage":' + dumps(usage_object(usage)) if self._usage_in_each else self._no_usage
+
+    def _event(self, choices: bytes, usage: bytes) -> bytes:
+        json = self._before + choices + self._after + usage
+        if not self._obfuscate:
+            return frame(json + b"}")
+        n_missing = -len(frame(json + _EMPTY_PADDING)) % EVENT_BLOCK
+        padding = "".join(random.choices(ALPHANUMERIC, k=n_missing))
+        return frame(b'%b,"obfuscation":"%b"}' % (json, padding.encode("ascii")))
+
+    def _logprobs_of(self, delta: Delta) -> bytes:
+        if self._logprobs is None:
+            return b"null"
+        return dumps(self._format.legacy(delta.echo, delta.tokens, self._logprobs))
+
+    def _prompt_logprobs_of(self, delta: Delta) -> bytes:
+        if self._prompt_logprobs is None or delta.prompt_scores is None:
+            return b""
+        return b',"prompt_logprobs":' + dumps(self._format.prompt(delta.prompt_scores, self._prompt_logprobs))
+
+
+@dataclass(frozen=True, slots=True)
+class BodyRenderer:
+    """Lays out the plain answer."""
+
+    head: AnswerHead
+    completion: Completion
+    tokenizer: Tokenizer
+
+    def body(self, choices: list[Choice], usage: Usage) -> bytes:
+        """The whole body. `choices` are in index order."""
+        form = LogprobFormat(self.tokenizer)
+        return dumps(
+            {
+                "id": self.head.id,
+                "object": "text_completion",
+                "created": self.head.created,
+                "model": self.head.model,
+                "system_fingerprint": self.head.system_fingerprint,
+                "choices": [self._choice(choice, form) for choice in choices],
+                "usage": usage_object(usage),
+            }
+        )
+
+    def _choice(self, choice: Choice, form: LogprobFormat) -> dict[str, Any]:
+        k = self.completion.logprobs
+        shown: dict[str, Any] = {
+            "text": choice.text,
+            "index": choice.index,
+            "logprobs": None if k is None else form.legacy(choice.echo, choice.tokens, k),
+            "finish_reason": choice.finish_reason,
+        }
+        if self.completion.prompt_logprobs is not None and choice.prompt_scores is not None:
+            shown["prompt_logprobs"] = form.prompt(choice.prompt_scores, self.completion.prompt_logprobs)
+        return shown
+
+
+def usage_object(usage: Usage) -> dict[str, Any]:
+    """The `usage` object of SPEC section 3. No draft tokens are accepted or rejected: nothing here speculates."""
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": 0,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
+    }

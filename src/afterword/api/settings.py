@@ -1,0 +1,49 @@
+"""What the HTTP layer is told at start, and what its handlers share. Reads no file and no environment."""
+
+from dataclasses import dataclass
+
+from fastapi import FastAPI
+from starlette.requests import Request
+
+from afterword.metrics import Metrics
+from afterword.models import Registry
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """Settings of one application."""
+
+    api_key: str | None = None
+    """The key every request must carry; None: open to everybody."""
+    max_body_bytes: int = 32 * MIB
+    """Cap of a request body in bytes, both as sent and inflated."""
+    strict: bool = False
+    """Refuse what the documented API does not know instead of ignoring or extending it (SPEC section 2)."""
+    max_logprobs: int = 100
+    max_candidates: int = 2048
+    """Prompts x best_of of one request, at most."""
+    cors_origins: tuple[str, ...] = ("*",)
+    """Origins whose pages may call the server; empty: no CORS headers at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What handlers reach through the application: the models, the settings, the counters."""
+
+    registry: Registry
+    settings: ApiSettings
+    metrics: Metrics
+
+
+def serving(request: Request) -> Serving:
+    """The `Serving` of the application that handles `request`."""
+    return serving_of(request.app)
+
+
+def serving_of(app: FastAPI) -> Serving:
+    """The `Serving` stored on `app` by `create_app`."""
+    found = app.state.serving
+    assert isinstance(found, Serving)
+    return found

@@ -1,0 +1,59 @@
+"""The routes that machines and curious people ask: is it alive, is it ready, how busy is it, what is it."""
+
+from collections.abc import Mapping
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from afterword import __version__
+from afterword.api.settings import Serving, serving
+from afterword.api.wire import dumps
+from afterword.metrics import CONTENT_TYPE
+
+router = APIRouter(tags=["status"])
+
+
+@router.get("/")
+@router.get("/v1", include_in_schema=False)
+async def welcome(request: Request) -> Response:
+    """What this server is and where to go on."""
+    about = {
+        "name": "afterword",
+        "version": __version__,
+        "completions": "/v1/completions",
+        "models": "/v1/models",
+        "documentation": "/docs",
+        "default_model": serving(request).registry.get(None).name,
+    }
+    return _json(200, about)
+
+
+@router.api_route("/health", methods=["GET", "HEAD"])
+async def health(request: Request) -> Response:
+    """200 while every engine is alive, loading included; 503 once one has failed."""
+    states = _states(serving(request))
+    failed = "failed" in states.values()
+    return _json(503 if failed else 200, {"status": "failed" if failed else "ok", "models": states})
+
+
+@router.api_route("/ready", methods=["GET", "HEAD"])
+async def ready(request: Request) -> Response:
+    """200 once every engine takes requests; 503 before, and after one has failed or closed."""
+    states = _states(serving(request))
+    is_ready = all(state == "ready" for state in states.values())
+    return _json(200 if is_ready else 503, {"status": "ready" if is_ready else "not ready", "models": states})
+
+
+@router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    """Prometheus text."""
+    return Response(serving(request).metrics.render(), headers={"content-type": CONTENT_TYPE})
+
+
+def _states(serve: Serving) -> dict[str, str]:
+    return {served.name: served.engine.stats().state for served in serve.registry.all()}
+
+
+def _json(status: int, value: Mapping[str, object]) -> Response:
+    return Response(dumps(value), status_code=status, headers={"content-type": "application/json"})

@@ -1,0 +1,111 @@
+"""The tokenizer routes, in the shapes that evaluation harnesses read from vLLM servers.
+
+They take text and ids as they are: no default prompt, no limit but the body's size.
+"""
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from afterword.api.intake import read_object
+from afterword.api.settings import serving
+from afterword.api.wire import dumps
+from afterword.errors import InvalidRequest
+from afterword.models import ServedModel
+from afterword.tokens import Tokenizer, visible_bytes
+
+router = APIRouter(tags=["tokenizer"])
+
+
+@router.post("/tokenize")
+async def tokenize(request: Request) -> Response:
+    """`{"prompt", "add_special_tokens"?, "return_token_strs"?, "model"?}` to ids.
+
+    `add_special_tokens` (true unless given) puts BOS in front where the model's metadata asks for it.
+    """
+    served, data = await _read(request)
+    tokenizer = served.engine.tokenizer
+    prompt = data.get("prompt")
+    if not isinstance(prompt, str):
+        raise InvalidRequest("'prompt' must be a string.", param="prompt", code="invalid_type")
+    add_bos = tokenizer.add_bos and _flag(data, "add_special_tokens", default=True)
+    spelled = _flag(data, "return_token_strs", default=False)
+    tokens = await asyncio.to_thread(tokenizer.encode, prompt, add_bos=add_bos, parse_special=True)
+    return _json(
+        {
+            "count": len(tokens),
+            "max_model_len": served.engine.capabilities.context,
+            "tokens": tokens,
+            "token_strs": [tokenizer.spell(token) for token in tokens] if spelled else None,
+        }
+    )
+
+
+@router.post("/detokenize")
+async def detokenize(request: Request) -> Response:
+    """`{"tokens", "model"?}` to the text they stand for, control tokens spelled out."""
+    served, data = await _read(request)
+    tokenizer = served.engine.tokenizer
+    tokens = _ids(data.get("tokens"), tokenizer)
+    text = visible_bytes(tokenizer, tokens, skip_special_tokens=False).decode("utf-8", "replace")
+    return _json({"prompt": text})
+
+
+@router.get("/tokenizer_info")
+async def tokenizer_info(request: Request) -> Response:
+    """Names of the special tokens and the chat template; `?model=` chooses the model."""
+    served = serving(request).registry.get(request.query_params.get("model"))
+    tokenizer = served.engine.tokenizer
+    return _json(
+        {
+            "tokenizer_class": tokenizer.name,
+            "bos_token": _name(tokenizer, tokenizer.bos_id),
+            "eos_token": _name(tokenizer, tokenizer.eos_id),
+            "pad_token": _name(tokenizer, tokenizer.pad_id),
+            "add_bos_token": tokenizer.add_bos,
+            "vocab_size": tokenizer.n_vocab,
+            "model_max_length": served.engine.capabilities.context,
+            "chat_template": tokenizer.chat_template,
+        }
+    )
+
+
+async def _read(request: Request) -> tuple[ServedModel, dict[str, Any]]:
+    serve = serving(request)
+    data = await read_object(request, serve.settings.max_body_bytes)
+    model = data.get("model")
+    if model is not None and not isinstance(model, str):
+        raise InvalidRequest("'model' must be a string.", param="model", code="invalid_type")
+    return serve.registry.get(model), data
+
+
+def _flag(data: dict[str, Any], name: str, *, default: bool) -> bool:
+    value = data.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        raise InvalidRequest(f"'{name}' must be true or false.", param=name, code="invalid_type")
+    return value
+
+
+def _ids(value: object, tokenizer: Tokenizer) -> list[int]:
+    if not isinstance(value, list):
+        raise InvalidRequest("'tokens' must be an array of token ids.", param="tokens", code="invalid_type")
+    for token in value:
+        if type(token) is not int or not 0 <= token < tokenizer.n_vocab:
+            raise InvalidRequest(
+                f"{token!r:.40} in 'tokens' is not a token id; ids are integers from 0 to {tokenizer.n_vocab - 1}.",
+                param="tokens",
+            )
+    return value
+
+
+def _name(tokenizer: Tokenizer, token: int | None) -> str | None:
+    return None if token is None else tokenizer.spell(token)
+
+
+def _json(value: dict[str, Any]) -> Response:
+    return Response(dumps(value), headers={"content-type": "application/json"})

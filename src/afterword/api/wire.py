@@ -1,0 +1,22 @@
+"""JSON as it leaves the server: safe characters, finite numbers. Knows no field of the API."""
+
+import math
+
+import orjson
+
+LOWEST_LOGPROB = -9999.0
+"""Stands for minus infinity and for anything that is not a number (SPEC section 4: never NaN or infinite)."""
+
+
+def dumps(value: object) -> bytes:
+    """Compact UTF-8 JSON without the characters that some readers take for the end of a line (SPEC section 3)."""
+    raw = orjson.dumps(value)
+    # The three are whole UTF-8 sequences, and within JSON they can only stand inside a string.
+    if b"\xe2\x80" in raw:
+        raw = raw.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
+    return raw.replace(b"\xc2\x85", b"\\u0085")
+
+
+def finite(logprob: float) -> float:
+    """`logprob`, or `LOWEST_LOGPROB` if it is not a number that JSON can hold; the bits are kept otherwise."""
+    return logprob if LOWEST_LOGPROB < logprob < math.inf else LOWEST_LOGPROB

@@ -1,0 +1,104 @@
+"""Logging: how lines look, and the one line that each request leaves. Knows no HTTP framework and no engine.
+
+Lines go to stderr. Prompts and completions are never logged.
+"""
+
+import logging
+import sys
+from dataclasses import dataclass
+from typing import Literal
+
+import structlog
+
+LogFormat = Literal["console", "json"]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """What is known of one HTTP request when it ends, however it ends. Times are in seconds."""
+
+    request_id: str
+    method: str
+    path: str
+    route: str
+    """The route's template, or `unmatched`: one label for all the paths it stands for."""
+    status: int
+    """499 if the client left before there was a status."""
+    latency: float
+    left: bool
+    """The client went away before the answer was complete."""
+    completion: "CompletionRecord | None" = None
+    """None unless a completion was asked for and understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRecord:
+    """The part of a request's record that only completions have."""
+
+    model: str
+    stream: bool
+    seed: int
+    seed_drawn: bool
+    """The server drew the seed because the client gave none."""
+    user: str | None
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    finish_reasons: tuple[str, ...]
+    """Of the choices that finished, in the order they did."""
+    ttft: float | None
+    """Seconds from the request's arrival to its first token; None: there was none."""
+
+
+def configure(log_format: LogFormat = "console", level: str = "info") -> None:
+    """Set up structlog for the whole process. Called once, by the program, before the server starts."""
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer() if log_format == "json" else structlog.dev.ConsoleRenderer()
+    )
+    before_json: list[structlog.typing.Processor] = (
+        [structlog.processors.format_exc_info] if log_format == "json" else []
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *before_json,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def log_request(record: RequestRecord) -> None:
+    """Write the request's line (SPEC section 5: the drawn seed is in it, so that a run can be repeated)."""
+    facts: dict[str, object] = {
+        "request_id": record.request_id,
+        "method": record.method,
+        "path": record.path,
+        "status": record.status,
+        "latency_ms": _milliseconds(record.latency),
+    }
+    if record.left:
+        facts["client_left"] = True
+    completion = record.completion
+    if completion is not None:
+        facts |= {
+            "model": completion.model,
+            "stream": completion.stream,
+            "prompt_tokens": completion.prompt_tokens,
+            "cached_tokens": completion.cached_tokens,
+            "completion_tokens": completion.completion_tokens,
+            "seed": completion.seed,
+            "seed_drawn": completion.seed_drawn,
+            "finish_reasons": list(completion.finish_reasons),
+            "ttft_ms": None if completion.ttft is None else _milliseconds(completion.ttft),
+            "user": completion.user,
+        }
+    structlog.get_logger("afterword.requests").info("request", **facts)
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 1)

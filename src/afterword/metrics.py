@@ -1,0 +1,111 @@
+"""Counters for Prometheus: requests as they end, engines as they are when somebody asks.
+
+Knows no HTTP framework. Each application has its own `Metrics`, so two in one process do not mix.
+"""
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+
+from afterword.engine.base import EngineStats
+from afterword.logs import RequestRecord
+from afterword.models import Registry
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+
+STATES = ("loading", "ready", "failed", "closed")
+
+_GAUGES = {
+    "running": "Sequences that hold a stream.",
+    "waiting": "Sequences in the waiting room.",
+    "streams_free": "Streams with nothing on them.",
+    "streams_idle": "Streams kept only for their tokens.",
+    "queue_seconds": "Recent average wait for a stream, in seconds.",
+}
+_COUNTERS = {
+    "steps": "Forward passes.",
+    "prompt_tokens": "Prompt tokens of finished prefills, computed or cached.",
+    "prefill_tokens": "Prompt tokens computed.",
+    "cached_tokens": "Prompt tokens found in the cache.",
+    "completion_tokens": "Tokens sampled.",
+    "cancelled": "Sequences that were cancelled.",
+}
+_LATENCY_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_TTFT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class Metrics:
+    """Everything `/metrics` shows of one application. Used from the event loop."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._collected = CollectorRegistry()
+        self._collected.register(EngineCollector(registry))
+        self._requests = Counter(
+            "afterword_requests", "Requests that ended.", ("route", "status"), registry=self._collected
+        )
+        self._latency = Histogram(
+            "afterword_request_seconds",
+            "Time from a request's arrival to the end of its answer, in seconds.",
+            ("route",),
+            registry=self._collected,
+            buckets=_LATENCY_BUCKETS,
+        )
+        self._ttft = Histogram(
+            "afterword_time_to_first_token_seconds",
+            "Time from a request's arrival to its first token, in seconds.",
+            ("model",),
+            registry=self._collected,
+            buckets=_TTFT_BUCKETS,
+        )
+        self._left = Counter(
+            "afterword_clients_left",
+            "Requests whose client went away before the answer was complete.",
+            ("route",),
+            registry=self._collected,
+        )
+
+    def observe(self, record: RequestRecord) -> None:
+        """Count a request that has ended."""
+        self._requests.labels(record.route, str(record.status)).inc()
+        self._latency.labels(record.route).observe(record.latency)
+        if record.left:
+            self._left.labels(record.route).inc()
+        if record.completion is not None and record.completion.ttft is not None:
+            self._ttft.labels(record.completion.model).observe(record.completion.ttft)
+
+    def render(self) -> bytes:
+        """The exposition text, version 0.0.4."""
+        return generate_latest(self._collected)
+
+
+class EngineCollector(Collector):
+    """Turns the engines' snapshots into samples at the moment of a scrape; never enters an engine's thread."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        """One family per figure, one sample per model."""
+        snapshots = [(model.name, model.engine.stats()) for model in self._registry.all()]
+        yield _states(snapshots)
+        for name, meaning in _GAUGES.items():
+            gauge = GaugeMetricFamily(f"afterword_engine_{name}", meaning, labels=("model",))
+            for model, stats in snapshots:
+                gauge.add_metric((model,), getattr(stats, name))
+            yield gauge
+        for name, meaning in _COUNTERS.items():
+            counter = CounterMetricFamily(f"afterword_engine_{name}", meaning, labels=("model",))
+            for model, stats in snapshots:
+                counter.add_metric((model,), getattr(stats, name))
+            yield counter
+
+
+def _states(snapshots: list[tuple[str, EngineStats]]) -> Metric:
+    family = GaugeMetricFamily("afterword_engine_state", "1 for the state a model is in.", labels=("model", "state"))
+    for model, stats in snapshots:
+        for state in STATES:
+            family.add_metric((model, state), float(stats.state == state))
+    return family
