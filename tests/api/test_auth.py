@@ -1,0 +1,39 @@
+"""Where clients put their key."""
+
+import base64
+
+import pytest
+
+from afterword.api.auth import offered_keys
+
+
+def basic(user_and_password: bytes) -> bytes:
+    return b"Basic " + base64.b64encode(user_and_password)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        pytest.param(b"authorization", b"Bearer secret", [b"secret"], id="bearer"),
+        pytest.param(b"authorization", b"bEARER   secret ", [b"secret"], id="bearer in any case"),
+        pytest.param(b"authorization", b"Bearer ", [], id="empty bearer"),
+        pytest.param(b"authorization", b"Bearer", [], id="bare bearer"),
+        pytest.param(b"authorization", b"secret", [], id="no scheme"),
+        pytest.param(b"authorization", b"Digest secret", [], id="other scheme"),
+        pytest.param(b"authorization", basic(b":secret"), [b"secret"], id="basic without user"),
+        pytest.param(b"authorization", basic(b"me:se:cret"), [b"se:cret"], id="basic, colon in the password"),
+        pytest.param(b"authorization", basic(b"secret"), [], id="basic without password"),
+        pytest.param(b"authorization", b"Basic %%%", [], id="basic, not base64"),
+        pytest.param(b"authorization", b"Basic \xff\xfe", [], id="basic, not ASCII"),
+        pytest.param(b"api-key", b"secret", [b"secret"], id="api-key"),
+        pytest.param(b"x-api-key", b" secret", [b"secret"], id="x-api-key"),
+        pytest.param(b"x-request-id", b"secret", [], id="another header"),
+    ],
+)
+def test_a_key_is_found_in_each_of_its_places(name: bytes, value: bytes, expected: list[bytes]) -> None:
+    assert list(offered_keys([(name, value)])) == expected
+
+
+def test_all_keys_are_offered() -> None:
+    headers = [(b"authorization", b"Bearer one"), (b"accept", b"*/*"), (b"api-key", b"two")]
+    assert list(offered_keys(headers)) == [b"one", b"two"]

@@ -1,0 +1,147 @@
+"""Bodies: what counts as one JSON object, and how large it may be."""
+
+import gzip
+import json
+from collections.abc import Iterable
+
+import pytest
+from starlette.requests import Request
+from starlette.types import Message
+
+from afterword.api.disconnect import ClientLeft
+from afterword.api.errors import Refused
+from afterword.api.intake import parse_object, read_object
+from afterword.errors import InvalidRequest
+
+
+class Connection:
+    """Hands out the pieces of a body and counts how many were taken."""
+
+    def __init__(self, pieces: Iterable[bytes], *, ends: bool = True) -> None:
+        self._pieces = list(pieces)
+        self._ends = ends
+        self.n_taken = 0
+
+    def request(self, encoding: str | None = None) -> Request:
+        headers = [] if encoding is None else [(b"content-encoding", encoding.encode("ascii"))]
+        return Request({"type": "http", "method": "POST", "path": "/", "headers": headers}, self.receive)
+
+    async def receive(self) -> Message:
+        if self.n_taken == len(self._pieces):
+            return {"type": "http.disconnect"}
+        piece = self._pieces[self.n_taken]
+        self.n_taken += 1
+        last = self.n_taken == len(self._pieces) and self._ends
+        return {"type": "http.request", "body": piece, "more_body": not last}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"{", id="cut"),
+        pytest.param(b"prompt=hello", id="form"),
+        pytest.param(b"\xef\xbb\xbf{}", id="byte order mark"),
+        pytest.param('{"prompt": "é"}'.encode("utf-16"), id="utf-16"),
+        pytest.param(b'{"prompt": "\xff"}', id="bad byte"),
+        pytest.param(b'{"prompt": "\\ud800"}', id="half a surrogate pair"),
+        pytest.param(b'{"temperature": NaN}', id="NaN"),
+        pytest.param(b'{"temperature": Infinity}', id="Infinity"),
+        pytest.param(b'{"temperature": 1e999}', id="overflowing float"),
+        pytest.param(b'{"seed": ' + b"1" * 5000 + b"}", id="5000 digits"),
+        pytest.param(b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", id="deep"),
+        pytest.param(b'{"s": 99999999999999999999, "a": ' + b"[" * 990 + b"]" * 990 + b"}", id="deep and long"),
+        pytest.param(b"[]", id="array"),
+        pytest.param(b'"text"', id="string"),
+        pytest.param(b"null", id="null"),
+    ],
+)
+def test_anything_but_one_json_object_is_refused_without_a_param(raw: bytes) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        parse_object(raw)
+    assert refused.value.param is None
+
+
+@pytest.mark.parametrize("seed", [0, -1, 2**63, -(2**63) - 1, 2**64, 10**30])
+def test_integers_of_any_length_stay_exact(seed: int) -> None:
+    data = parse_object(b'{"seed": %d}' % seed)
+    assert data == {"seed": seed}
+    assert type(data["seed"]) is int
+
+
+@pytest.mark.parametrize("encoding", [None, "", "identity", "gzip", "x-gzip", "GZIP"])
+async def test_gzip_and_plain_bodies_read_the_same(encoding: str | None) -> None:
+    raw = b'{"prompt": "hello"}'
+    sent = gzip.compress(raw) if "gzip" in (encoding or "").lower() else raw
+    connection = Connection([sent[:7], b"", sent[7:]])
+    assert await read_object(connection.request(encoding), 1000) == {"prompt": "hello"}
+
+
+async def test_a_gzip_file_of_two_members_is_one_body() -> None:
+    sent = gzip.compress(b'{"prompt":') + gzip.compress(b' "hello"}')
+    assert await read_object(Connection([sent]).request("gzip"), 1000) == {"prompt": "hello"}
+
+
+@pytest.mark.parametrize("encoding", ["deflate", "br", "zstd", "gzip, gzip"])
+async def test_other_encodings_are_415(encoding: str) -> None:
+    with pytest.raises(Refused) as refused:
+        await read_object(Connection([b"{}"]).request(encoding), 1000)
+    assert refused.value.status == 415
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(b"{}", id="not gzip"),
+        pytest.param(gzip.compress(b"{}")[:-4], id="cut"),
+        pytest.param(gzip.compress(b"{}") + b"more", id="something after it"),
+    ],
+)
+async def test_broken_gzip_is_400(sent: bytes) -> None:
+    with pytest.raises(InvalidRequest):
+        await read_object(Connection([sent]).request("gzip"), 1000)
+
+
+def body_of(n_bytes: int) -> bytes:
+    return json.dumps({"p": "x" * (n_bytes - 9)}).encode("ascii")
+
+
+@pytest.mark.parametrize("encoding", [None, "gzip"])
+async def test_the_cap_is_the_last_size_that_passes(encoding: str | None) -> None:
+    for n_bytes, fits in [(500, True), (501, False)]:
+        raw = body_of(n_bytes)
+        assert len(raw) == n_bytes
+        connection = Connection([gzip.compress(raw) if encoding == "gzip" else raw])
+        if fits:
+            assert len((await read_object(connection.request(encoding), 500))["p"]) == 491
+            continue
+        with pytest.raises(Refused) as refused:
+            await read_object(connection.request(encoding), 500)
+        assert refused.value.status == 413
+
+
+async def test_a_bomb_is_not_inflated_beyond_the_cap() -> None:
+    bomb = gzip.compress(b" " * 50_000_000)
+    assert len(bomb) < 100_000
+    with pytest.raises(Refused) as refused:
+        await read_object(Connection([bomb]).request("gzip"), 100_000)
+    assert refused.value.status == 413
+
+
+async def test_a_refused_body_is_read_to_its_end() -> None:
+    connection = Connection([b"x" * 100] * 50)
+    with pytest.raises(Refused):
+        await read_object(connection.request(), 1000)
+    assert connection.n_taken == 50
+
+
+async def test_a_refused_body_is_not_read_for_ever() -> None:
+    connection = Connection([bytes(1024 * 1024)] * 100)
+    with pytest.raises(Refused):
+        await read_object(connection.request(), 1000)
+    assert 65 <= connection.n_taken <= 67
+
+
+async def test_leaving_within_the_body_is_no_bad_request() -> None:
+    with pytest.raises(ClientLeft):
+        await read_object(Connection([b'{"prompt'], ends=False).request(), 1000)
