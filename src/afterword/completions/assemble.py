@@ -3,11 +3,13 @@
 Knows echo, best_of and usage; knows no JSON.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import assert_never
 
-from afterword.completions.request import Completion
-from afterword.engine.events import Event, PromptScores, SampledToken
+from afterword.completions.rank import best_first
+from afterword.completions.request import Completion, Prompt
+from afterword.engine.events import Chunk, Event, Finished, PromptDone, PromptScores, SampledToken
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,7 @@ class Echo:
     tokens: tuple[int, ...]
     offsets: tuple[int, ...]
     scores: PromptScores
+    """With as many columns as the answer shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +46,129 @@ class Usage:
     cached_tokens: int
 
 
+@dataclass(slots=True)
+class _Candidate:
+    """What is known of one candidate and not told yet."""
+
+    n_tokens: int = 0
+    held: Chunk | None = None
+    """The latest chunk of the last allowed token: its end follows at once and may belong on it."""
+    chunks: list[Chunk] = field(default_factory=list)
+    """Everything so far, kept while best_of compares."""
+    finished: Finished | None = None
+
+
 class Assembler:
     """The growing answer of one request. Not thread-safe; lives with the request."""
 
     def __init__(self, completion: Completion) -> None:
-        raise NotImplementedError
+        self._completion = completion
+        self._candidates = [[_Candidate() for _ in range(request.n_candidates)] for request in completion.generations]
+        self._prompt_tokens = sum(len(request.prompt) for request in completion.generations)
+        self._completion_tokens = 0
+        self._cached_tokens = 0
 
-    def fold(self, prompt_index: int, event: Event) -> Iterator[Delta]:
-        """Take one event; yield the deltas it makes final (none while best_of still compares candidates)."""
-        raise NotImplementedError
+    def fold(self, prompt_index: int, event: Event) -> list[Delta]:
+        """Take one event; return the deltas it makes final (none while best_of still compares candidates).
+
+        Nothing waits for anything but the end of a candidate that has had all its tokens.
+        """
+        match event:
+            case PromptDone():
+                self._cached_tokens += event.n_cached
+                return self._echoes(prompt_index, event.scores)
+            case Chunk():
+                self._count(prompt_index, event)
+                return self._chunk(prompt_index, event)
+            case Finished():
+                self._count(prompt_index, event)
+                return self._finished(prompt_index, event)
+            case _:
+                assert_never(event)
 
     def usage(self) -> Usage:
         """Counts so far; final once every candidate has finished."""
-        raise NotImplementedError
+        return Usage(self._prompt_tokens, self._completion_tokens, self._cached_tokens)
+
+    def _count(self, prompt_index: int, event: Chunk | Finished) -> None:
+        candidate = self._candidates[prompt_index][event.index]
+        self._completion_tokens += event.n_tokens - candidate.n_tokens
+        candidate.n_tokens = event.n_tokens
+
+    def _echoes(self, prompt_index: int, scores: PromptScores | None) -> list[Delta]:
+        """The first delta of each choice of a prompt, if the request shows anything of the prompt."""
+        completion, prompt = self._completion, self._completion.prompts[prompt_index]
+        text = prompt.text if completion.echo else ""
+        echo = _echo(prompt, scores, completion.logprobs if completion.echo else None)
+        prompt_scores = _echo(prompt, scores, completion.prompt_logprobs)
+        if text == "" and echo is None and prompt_scores is None:
+            return []
+        first = prompt_index * completion.n
+        return [Delta(first + k, text, echo, (), None, prompt_scores) for k in range(completion.n)]
+
+    def _chunk(self, prompt_index: int, chunk: Chunk) -> list[Delta]:
+        candidate = self._candidates[prompt_index][chunk.index]
+        if self._compares:
+            candidate.chunks.append(chunk)
+            return []
+        if chunk.n_tokens < self._completion.generations[prompt_index].max_tokens:
+            return self._deltas(prompt_index, chunk)
+        earlier, candidate.held = candidate.held, chunk
+        return [] if earlier is None else self._deltas(prompt_index, earlier)
+
+    def _finished(self, prompt_index: int, finished: Finished) -> list[Delta]:
+        candidate = self._candidates[prompt_index][finished.index]
+        if self._compares:
+            candidate.finished = finished
+            return self._ranked(prompt_index)
+        held, candidate.held = candidate.held, None
+        last = [] if held is None else self._deltas(prompt_index, held)
+        if last and finished.reason == "length":
+            return [replace(last[0], finish_reason="length")]
+        return [*last, Delta(self._choice(prompt_index, finished.index), "", None, (), finished.reason)]
+
+    def _ranked(self, prompt_index: int) -> list[Delta]:
+        """The best candidates of a prompt as whole deltas, best first, once all of its candidates have ended."""
+        candidates = self._candidates[prompt_index]
+        ended = [candidate.finished for candidate in candidates if candidate.finished is not None]
+        if len(ended) < len(candidates):
+            return []
+        deltas = []
+        for k, finished in enumerate(best_first(ended)[: self._completion.n]):
+            chunks = candidates[finished.index].chunks
+            text = "".join(chunk.text for chunk in chunks)
+            tokens = tuple(token for chunk in chunks for token in chunk.tokens)
+            deltas.append(Delta(self._choice(prompt_index, k), text, None, self._shown(tokens), finished.reason))
+        for candidate in candidates:
+            candidate.chunks.clear()
+        return deltas
+
+    @property
+    def _compares(self) -> bool:
+        """Whether candidates compete, so that none can be shown before all have ended."""
+        return self._completion.best_of > self._completion.n
+
+    def _deltas(self, prompt_index: int, chunk: Chunk) -> list[Delta]:
+        """At most one: a chunk without anything to show makes none."""
+        tokens = self._shown(chunk.tokens)
+        if chunk.text == "" and not tokens:
+            return []
+        return [Delta(self._choice(prompt_index, chunk.index), chunk.text, None, tokens, None)]
+
+    def _shown(self, tokens: tuple[SampledToken, ...]) -> tuple[SampledToken, ...]:
+        return () if self._completion.logprobs is None else tokens
+
+    def _choice(self, prompt_index: int, k: int) -> int:
+        return prompt_index * self._completion.n + k
+
+
+def _echo(prompt: Prompt, scores: PromptScores | None, k: int | None) -> Echo | None:
+    """The prompt with its k likeliest tokens: the engine was asked once, for the most that anything shows."""
+    if k is None:
+        return None
+    assert scores is not None, "the engine reports the prompt's scores if it was asked for them"
+    cut = PromptScores(scores.logprobs, scores.top_ids[:, :k], scores.top_logprobs[:, :k])
+    return Echo(prompt.tokens, prompt.offsets, cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +183,22 @@ class Choice:
     prompt_scores: Echo | None
 
 
-def join(deltas: list[Delta]) -> list[Choice]:
+def join(deltas: Iterable[Delta]) -> list[Choice]:
     """The plain answer: all deltas of a finished request as choices in index order."""
-    raise NotImplementedError
+    by_choice: dict[int, list[Delta]] = {}
+    for delta in deltas:
+        by_choice.setdefault(delta.index, []).append(delta)
+    return [_whole(by_choice[index]) for index in sorted(by_choice)]
+
+
+def _whole(deltas: list[Delta]) -> Choice:
+    first, reasons = deltas[0], [delta.finish_reason for delta in deltas if delta.finish_reason is not None]
+    assert len(reasons) == 1, "a choice ends once"
+    return Choice(
+        index=first.index,
+        text="".join(delta.text for delta in deltas),
+        echo=first.echo,
+        tokens=tuple(token for delta in deltas for token in delta.tokens),
+        finish_reason=reasons[0],
+        prompt_scores=first.prompt_scores,
+    )

@@ -1,0 +1,154 @@
+"""The fields of a request that take more than one shape, each as a pydantic type that leaves only one.
+
+Owns what counts as a prompt, a stop and a logit bias before any model is known. Ids are checked against a vocabulary
+in `resolve.py`.
+"""
+
+import re
+from typing import Annotated, cast
+
+from pydantic import AfterValidator, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+MAX_STOPS = 64
+"""Most stops in one request; the documented 4 are asked for by strict servers only (SPEC section 2)."""
+
+MAX_LOGIT_BIAS = 100.0
+
+PromptItem = str | tuple[int, ...]
+"""One prompt: text, or token ids; empty stands for the model's separator."""
+
+_TOKEN_ID = re.compile(r"0|[1-9][0-9]{0,18}")
+
+
+def refusal(code: str, message: str) -> PydanticCustomError:
+    """An error for a validator to raise: `code` is of SPEC section 6, `message` is for the client as it is."""
+    return PydanticCustomError(code, "{message}", {"message": message})
+
+
+def named(value: object) -> str:
+    """The JSON type of `value`, with its article."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int():
+            return "an integer"
+        case float():
+            return "a decimal number"
+        case str():
+            return "a string"
+        case list() | tuple():
+            return "an array"
+        case _:
+            return "an object"
+
+
+def shown(value: object) -> str:
+    """A scalar as a message repeats it: short, and always encodable."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    text = ascii(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _whole(text: str) -> str:
+    """Refuse halves of surrogate pairs: no byte string in UTF-8 spells them."""
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            half = f"U+{ord(text[error.start]):04X} at character {error.start}"
+            raise refusal("invalid_value", f"is not valid Unicode: half of a surrogate pair, {half}.") from None
+    return text
+
+
+def _prompts(value: object) -> tuple[PromptItem, ...]:
+    """Every shape of `prompt` as a batch; a null one never gets here."""
+    match value:
+        case str():
+            return (_whole(value),)
+        case [] | ():
+            return ("",)
+        case list() | tuple():
+            return _batch(value)
+    raise refusal("invalid_type", f"must be a string, an array of strings or an array of tokens, not {named(value)}.")
+
+
+def _batch(items: list[object] | tuple[object, ...]) -> tuple[PromptItem, ...]:
+    kinds = set(map(type, items))
+    if kinds == {str}:
+        return tuple(_whole(cast(str, item)) for item in items)
+    if kinds == {int}:
+        return (cast(tuple[int, ...], tuple(items)),)
+    if kinds <= {list, tuple}:
+        return tuple(_token_array(number, cast(list[object], item)) for number, item in enumerate(items))
+    odd = [item for item in items if type(item) not in (str, int, list, tuple)]
+    problem = named(odd[0]) if odd else "items of different types"
+    raise refusal("invalid_type", f"must hold only strings, only integers or only arrays of integers, not {problem}.")
+
+
+def _token_array(number: int, items: list[object]) -> tuple[int, ...]:
+    for item in items:
+        if type(item) is not int:
+            raise refusal("invalid_type", f"must hold integers in each token array; array {number} has {named(item)}.")
+    return cast(tuple[int, ...], tuple(items))
+
+
+def _stops(value: object) -> tuple[str, ...]:
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list | tuple):
+        raise refusal("invalid_type", f"must be a string or an array of strings, not {named(value)}.")
+    for item in items:
+        if not isinstance(item, str):
+            raise refusal("invalid_type", f"must hold strings only, not {named(item)}.")
+    stops = tuple(_whole(item) for item in items if item != "")
+    if len(stops) > MAX_STOPS:
+        raise refusal("array_above_max_length", f"may hold at most {MAX_STOPS} strings, not {len(stops)}.")
+    return stops
+
+
+def _logit_bias(value: object) -> tuple[tuple[int, float], ...]:
+    if not isinstance(value, dict):
+        raise refusal("invalid_type", f"must be an object of token ids and biases, not {named(value)}.")
+    return tuple(_bias(key, bias) for key, bias in value.items())
+
+
+def _bias(key: object, value: object) -> tuple[int, float]:
+    if not isinstance(key, str) or _TOKEN_ID.fullmatch(key) is None:
+        raise refusal("invalid_value", f"has the key {shown(key)}, which is not a token id in decimal digits.")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refusal("invalid_type", f"must give token {key} a number, not {named(value)}.")
+    if value < -MAX_LOGIT_BIAS:
+        raise refusal("decimal_below_min_value", f"must be at least -100 for token {key}, not {shown(value)}.")
+    if value > MAX_LOGIT_BIAS:
+        raise refusal("decimal_above_max_value", f"must be at most 100 for token {key}, not {shown(value)}.")
+    if value != value:
+        raise refusal("invalid_type", f"must give token {key} a finite number.")
+    return int(key), float(value)
+
+
+_STRINGS = {"type": "array", "items": {"type": "string"}}
+_TOKENS = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+_BIASES = {"type": "number", "minimum": -MAX_LOGIT_BIAS, "maximum": MAX_LOGIT_BIAS}
+
+Text = Annotated[str, AfterValidator(_whole)]
+
+Prompts = Annotated[
+    tuple[PromptItem, ...],
+    PlainValidator(_prompts),
+    WithJsonSchema({"anyOf": [{"type": "string"}, _STRINGS, _TOKENS, {"type": "array", "items": _TOKENS}]}),
+]
+
+Stops = Annotated[
+    tuple[str, ...],
+    PlainValidator(_stops),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {**_STRINGS, "maxItems": MAX_STOPS}]}),
+]
+
+LogitBias = Annotated[
+    tuple[tuple[int, float], ...],
+    PlainValidator(_logit_bias),
+    WithJsonSchema({"type": "object", "additionalProperties": _BIASES}),
+]

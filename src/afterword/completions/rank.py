@@ -1,0 +1,19 @@
+"""Which of a prompt's candidates are the best. Pure."""
+
+from collections.abc import Sequence
+
+from afterword.engine.events import Finished
+
+
+def best_first(candidates: Sequence[Finished]) -> list[Finished]:
+    """The candidates by mean raw log-probability per sampled token, highest first (SPEC section 2, best_of).
+
+    Ties keep the order of candidates; one without any sampled token comes after all that have some.
+    """
+    return sorted(candidates, key=lambda candidate: (-_mean(candidate), candidate.index))
+
+
+def _mean(candidate: Finished) -> float:
+    if candidate.n_scored == 0:
+        return float("-inf")
+    return candidate.sum_logprob / candidate.n_scored

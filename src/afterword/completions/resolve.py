@@ -1,0 +1,199 @@
+"""From what the client wrote to what will be done: every default filled, every prompt tokenized, every limit checked.
+
+The last place where a request can be refused for what it says. Plain synchronous code that never waits; tokenizing a
+long text takes a while, so the caller moves it off the event loop where that matters. Knows no HTTP.
+"""
+
+import secrets
+from dataclasses import dataclass, replace
+
+from afterword.completions.body import CompletionBody, StreamOptions
+from afterword.completions.fields import PromptItem
+from afterword.completions.infill import infill
+from afterword.completions.prompts import PromptRules, begins_with_bos, check_ids, read_prompt, text_of_ids
+from afterword.completions.request import Completion, Prompt
+from afterword.engine.request import GenerationRequest, Sampling
+from afterword.errors import ContextExceeded, InvalidRequest
+from afterword.models import ServedModel
+from afterword.tokens import Tokenizer
+
+GREEDY_BELOW = 1e-5
+"""Temperatures under this are 0 (SPEC section 2): dividing by them overflows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the operator allows."""
+
+    max_logprobs: int = 100
+    max_candidates: int = 2048
+    """Prompts x best_of of one request."""
+    strict: bool = False
+    """Hold clients to the documented fields and limits; for `parse_body`."""
+
+
+def resolve(body: CompletionBody, served: ServedModel, limits: Limits) -> Completion:
+    """The request, decided. Raises `InvalidRequest`, among them `ContextExceeded`."""
+    best_of = _best_of(body)
+    _check_size(len(body.prompt) * best_of, limits)
+    _check_logprobs(body, served, limits)
+    _check_suffix(body)
+    seed = secrets.randbits(63) if body.seed is None else body.seed
+    pattern = _pattern(body, served.engine.tokenizer, best_of, seed)
+    rules = PromptRules(
+        add_special_tokens=body.add_special_tokens,
+        skip_special_tokens=body.skip_special_tokens,
+        keep_last=None if body.truncate_prompt_tokens == -1 else body.truncate_prompt_tokens,
+        with_offsets=pattern.prompt_logprobs is not None,
+    )
+    prompts: list[Prompt] = []
+    generations: list[GenerationRequest] = []
+    for number, item in enumerate(body.prompt):
+        prompt, pending = _prompt(item, body.suffix, served, rules)
+        _check_context(prompt, body.max_tokens, served.engine.capabilities.context)
+        prompts.append(prompt)
+        generations.append(
+            replace(pattern, prompt=prompt.tokens, prompt_index=number, text_offset=len(prompt.text), pending=pending)
+        )
+    options = body.stream_options or StreamOptions()
+    return Completion(
+        model=served.name,
+        prompts=tuple(prompts),
+        generations=tuple(generations),
+        n=body.n,
+        best_of=best_of,
+        echo=body.echo,
+        logprobs=body.logprobs,
+        prompt_logprobs=body.prompt_logprobs,
+        stream=body.stream,
+        include_usage=options.include_usage,
+        continuous_usage=options.continuous_usage_stats,
+        include_obfuscation=options.include_obfuscation,
+        seed=seed,
+        user=body.user,
+    )
+
+
+def _best_of(body: CompletionBody) -> int:
+    if body.best_of is None:
+        return body.n
+    if body.best_of < body.n:
+        raise InvalidRequest(
+            f"'best_of' ({body.best_of}) must not be less than 'n' ({body.n}): it is the number of candidates that "
+            "the n choices are taken from.",
+            param="best_of",
+        )
+    if body.best_of > body.n and body.stream:
+        raise InvalidRequest(
+            f"'best_of' ({body.best_of}) greater than 'n' ({body.n}) cannot be streamed: the best are known at the "
+            "end only.",
+            param="best_of",
+        )
+    return body.best_of
+
+
+def _check_size(n_candidates: int, limits: Limits) -> None:
+    if n_candidates > limits.max_candidates:
+        raise InvalidRequest(
+            f"The request asks for {n_candidates} candidates (prompts x best_of, or x n); this server takes at most "
+            f"{limits.max_candidates} in one request.",
+            param="prompt",
+            code="array_above_max_length",
+        )
+
+
+def _check_logprobs(body: CompletionBody, served: ServedModel, limits: Limits) -> None:
+    most = min(limits.max_logprobs, served.engine.capabilities.max_logprobs)
+    for param, given in (("logprobs", body.logprobs), ("prompt_logprobs", body.prompt_logprobs)):
+        if given is not None and given > most:
+            raise InvalidRequest(
+                f"'{param}' must be at most {most} for this model, not {given}.",
+                param=param,
+                code="integer_above_max_value",
+            )
+
+
+def _check_suffix(body: CompletionBody) -> None:
+    """With a suffix the tokens are not the prompt's own in their order, so nothing may list or cut them."""
+    if body.suffix == "":
+        return
+    if body.prompt_logprobs is not None or (body.echo and body.logprobs is not None):
+        raise InvalidRequest("'suffix' cannot be combined with log-probabilities of the prompt.", param="suffix")
+    if body.truncate_prompt_tokens != -1:
+        raise InvalidRequest("'suffix' cannot be combined with 'truncate_prompt_tokens'.", param="suffix")
+
+
+def _check_context(prompt: Prompt, max_tokens: int, context: int) -> None:
+    n_prompt = len(prompt.tokens)
+    if n_prompt + max_tokens > context:
+        raise ContextExceeded(limit=context, prompt_tokens=n_prompt, max_tokens=max_tokens)
+
+
+def _pattern(body: CompletionBody, tokenizer: Tokenizer, best_of: int, seed: int) -> GenerationRequest:
+    """What all prompts of the request have in common, with the empty prompt in place of theirs."""
+    return GenerationRequest(
+        prompt=(tokenizer.separator_id,),
+        n_candidates=best_of,
+        max_tokens=body.max_tokens,
+        sampling=_sampling(body, tokenizer),
+        seed=seed,
+        reproducible=body.seed is not None,
+        min_tokens=body.min_tokens,
+        end_ids=_end_ids(body, tokenizer),
+        stops=body.stop,
+        include_stop=body.include_stop_str_in_output,
+        skip_special_tokens=body.skip_special_tokens,
+        # Candidates are ranked by log-probability: the engine must count it even if the answer does not show it.
+        logprobs=0 if body.logprobs is None and best_of > body.n else body.logprobs,
+        prompt_logprobs=_prompt_logprobs(body),
+    )
+
+
+def _sampling(body: CompletionBody, tokenizer: Tokenizer) -> Sampling:
+    check_ids((token for token, _ in body.logit_bias), tokenizer, "logit_bias")
+    return Sampling(
+        temperature=0.0 if body.temperature < GREEDY_BELOW else body.temperature,
+        top_p=body.top_p,
+        top_k=body.top_k if 0 < body.top_k < tokenizer.n_vocab else 0,
+        min_p=body.min_p,
+        frequency_penalty=body.frequency_penalty,
+        presence_penalty=body.presence_penalty,
+        repetition_penalty=body.repetition_penalty,
+        logit_bias=body.logit_bias,
+    )
+
+
+def _end_ids(body: CompletionBody, tokenizer: Tokenizer) -> frozenset[int]:
+    check_ids(body.stop_token_ids, tokenizer, "stop_token_ids")
+    own: frozenset[int] = frozenset() if body.ignore_eos else tokenizer.end_ids
+    spelled = (_control_token(stop, tokenizer) for stop in body.stop)
+    return own.union(body.stop_token_ids, (token for token in spelled if token is not None))
+
+
+def _control_token(stop: str, tokenizer: Tokenizer) -> int | None:
+    """The one control token that `stop` spells: it has no text, so matching text would never see it."""
+    tokens = tokenizer.encode(stop, add_bos=False, parse_special=True)
+    return tokens[0] if len(tokens) == 1 and tokenizer.is_control(tokens[0]) else None
+
+
+def _prompt_logprobs(body: CompletionBody) -> int | None:
+    """The larger of what `echo` with `logprobs` and what the extension asks for; the assembler cuts each its own."""
+    asked = (body.logprobs if body.echo else None, body.prompt_logprobs)
+    return max((k for k in asked if k is not None), default=None)
+
+
+def _prompt(item: PromptItem, suffix: str, served: ServedModel, rules: PromptRules) -> tuple[Prompt, bytes]:
+    tokenizer = served.engine.tokenizer
+    if suffix == "":
+        return read_prompt(item, tokenizer, rules)
+    text, pending = (item, b"") if isinstance(item, str) else _prefix_text(item, tokenizer, rules)
+    tokens = infill(served, item, suffix)
+    if begins_with_bos(tokenizer, rules):
+        assert tokenizer.bos_id is not None
+        tokens = (tokenizer.bos_id, *tokens)
+    return Prompt(text=text, tokens=tokens, offsets=()), pending
+
+
+def _prefix_text(ids: tuple[int, ...], tokenizer: Tokenizer, rules: PromptRules) -> tuple[str, bytes]:
+    check_ids(ids, tokenizer, "prompt")
+    return text_of_ids(ids, tokenizer, skip_special_tokens=rules.skip_special_tokens)

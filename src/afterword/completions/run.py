@@ -1,0 +1,88 @@
+"""Runs a decided request on its engine: one generation per prompt, their events merged into one stream.
+
+Knows neither what the events mean nor what becomes of them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from afterword.completions.request import Completion
+from afterword.engine.base import Engine, Generation
+from afterword.engine.events import Event
+
+
+@asynccontextmanager
+async def run(completion: Completion, engine: Engine) -> AsyncIterator[AsyncIterator[tuple[int, Event]]]:
+    """The request's events as (prompt number, event), each prompt's own in order.
+
+    Entering submits all prompts before anything is awaited for, or none of them: then it raises `Overloaded` or
+    `EngineFailed`. Iterating raises `EngineFailed` if one generation breaks, which ends the others too. Leaving
+    cancels whatever still runs. One reader, on the engine's event loop.
+    """
+    engine.reserve(sum(request.n_candidates for request in completion.generations))
+    async with AsyncExitStack() as stack:
+        generations = [await stack.enter_async_context(engine.generate(request)) for request in completion.generations]
+        if len(generations) == 1:
+            yield _Single(generations[0])
+            return
+        merged = _Merged(generations)
+        try:
+            yield merged
+        finally:
+            await merged.aclose()
+
+
+class _Single:
+    """The events of the only prompt, without a task in between."""
+
+    def __init__(self, generation: Generation) -> None:
+        self._events = aiter(generation)
+
+    def __aiter__(self) -> AsyncIterator[tuple[int, Event]]:
+        return self
+
+    async def __anext__(self) -> tuple[int, Event]:
+        return 0, await anext(self._events)
+
+
+class _Merged:
+    """The events of several prompts as they come, one task per prompt.
+
+    The queue is short and its waiting room first come, first served: a busy prompt cannot keep a quiet one back, and
+    for a slow reader the events wait, and are merged, in the engine's own mailboxes.
+    """
+
+    def __init__(self, generations: Sequence[Generation]) -> None:
+        self._queue: asyncio.Queue[tuple[int, Event] | None] = asyncio.Queue(maxsize=len(generations))
+        self._n_open = len(generations)
+        self._failure: Exception | None = None
+        self._tasks = [asyncio.create_task(self._forward(i, one)) for i, one in enumerate(generations)]
+
+    def __aiter__(self) -> AsyncIterator[tuple[int, Event]]:
+        return self
+
+    async def __anext__(self) -> tuple[int, Event]:
+        while self._n_open > 0:
+            item = await self._queue.get()
+            if item is not None:
+                return item
+            self._n_open -= 1
+            if self._failure is not None:
+                raise self._failure
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Stop forwarding."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _forward(self, prompt_index: int, generation: Generation) -> None:
+        """Put one prompt's events into the queue, then None: this prompt has ended, well or not."""
+        try:
+            async for event in generation:
+                await self._queue.put((prompt_index, event))
+        except Exception as error:
+            self._failure = error
+        await self._queue.put(None)

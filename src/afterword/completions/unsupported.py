@@ -1,0 +1,127 @@
+"""Fields of other servers that would change the answer and that this one does not have.
+
+Owns the list of them with the values at which each does nothing. Ignoring one silently would hand out an answer to
+another question, so anything else is refused by name (SPEC section 2). Knows no model and none of the honoured fields.
+
+Companions that do nothing while their master is neutral (`dry_base`, `mirostat_tau`, `xtc_threshold`...) are not
+listed: with the master refused they cannot matter.
+"""
+
+from collections.abc import Mapping
+
+from afterword.errors import InvalidRequest
+
+_NOTHING: tuple[object, ...] = ("", [], {})
+"""Neutral for every field, beside null."""
+
+UNSUPPORTED: dict[str, tuple[object, ...]] = {
+    # another endpoint's question, or a prompt in a form that is not text
+    "messages": (),
+    "prompt_embeds": (),
+    # answers constrained to a language
+    "grammar": (),
+    "grammar_string": (),
+    "guided_json": (),
+    "guided_json_object": (False,),
+    "guided_regex": (),
+    "guided_choice": (),
+    "guided_grammar": (),
+    "structured_outputs": (),
+    "structural_tag": (),
+    "json_schema": (),
+    "regex": (),
+    "ebnf": (),
+    "response_format": ({"type": "text"},),
+    "bad_words": (),
+    "allowed_token_ids": (),
+    "banned_tokens": (),
+    "banned_strings": (),
+    "custom_token_bans": (),
+    "ban_eos_token": (False,),
+    "logits_processors": (),
+    # searches instead of sampling
+    "use_beam_search": (False,),
+    "num_beams": (1,),
+    "length_penalty": (1,),
+    "early_stopping": (False,),
+    "do_sample": (True,),
+    "penalty_alpha": (0,),
+    # samplers: the value that keeps every token
+    "mirostat": (0,),
+    "mirostat_mode": (0,),
+    "typical_p": (1,),
+    "typical": (1,),
+    "tfs": (1,),
+    "tfs_z": (1,),
+    "top_a": (0,),
+    "epsilon_cutoff": (0,),
+    "eta_cutoff": (0,),
+    "nsigma": (0, -1),
+    "top_nsigma": (0, -1),
+    "top_n_sigma": (0, -1),
+    "min_keep": (0, 1),
+    "xtc_probability": (0,),
+    "dry_multiplier": (0,),
+    "dynamic_temperature": (False,),
+    "dynatemp_range": (0,),
+    "smoothing_factor": (0,),
+    "skew": (0,),
+    # penalties
+    "no_repeat_ngram_size": (0,),
+    "encoder_repetition_penalty": (1,),
+    "encoder_no_repeat_ngram_size": (0,),
+    "min_length": (0,),
+    # a second prompt to steer away from
+    "guidance_scale": (1,),
+    "cfg_scale": (1,),
+    "negative_prompt": (),
+    # another shape of the answer
+    "return_tokens_as_token_ids": (False,),
+}
+"""Field name -> values that change nothing, beside null and empty. Numbers compare by value: 1 is 1.0."""
+
+REPETITION_COMPANIONS: dict[str, tuple[object, ...]] = {
+    "repetition_penalty_range": (0, -1),
+    "rep_pen_range": (0, -1),
+    "repeat_last_n": (-1,),
+    "rep_pen_slope": (0, 1),
+    "repetition_decay": (0,),
+    "penalize_nl": (True,),
+}
+"""The same for fields that only bend `repetition_penalty`, which is honoured: refused only beside one that is not 1."""
+
+
+def refuse_unsupported(fields: Mapping[str, object], *, repetition_penalty: float) -> None:
+    """Raise `InvalidRequest` for the first field of the tables that is set to more than nothing.
+
+    `repetition_penalty` is the one that will be used, 1.0 if the request has none.
+    """
+    for name, neutral in UNSUPPORTED.items():
+        _refuse_unless_neutral(name, fields.get(name), neutral)
+    if repetition_penalty == 1.0:
+        return
+    for name, neutral in REPETITION_COMPANIONS.items():
+        _refuse_unless_neutral(name, fields.get(name), neutral)
+
+
+def _refuse_unless_neutral(name: str, value: object, neutral: tuple[object, ...]) -> None:
+    if value is None or value in _NOTHING or value in neutral:
+        return
+    allowed = "".join(f", {_spelled(v)}" for v in neutral)
+    raise InvalidRequest(
+        f"'{name}' is not supported here and would change the answer. Leave it out, or set it to null{allowed}.",
+        param=name,
+        code="unsupported_parameter",
+    )
+
+
+def _spelled(value: object) -> str:
+    match value:
+        case True:
+            return "true"
+        case False:
+            return "false"
+        case {"type": kind}:
+            return f'{{"type": "{kind}"}}'
+        case _:
+            return str(value)
