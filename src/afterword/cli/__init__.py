@@ -1,0 +1,1 @@
+"""The command line: parse, call, print. Knows every other part and is known by none."""

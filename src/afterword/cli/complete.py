@@ -1,0 +1,65 @@
+"""`afterword complete`: one prompt completed on the terminal. The text goes to stdout, all else to stderr."""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import typer
+
+from afterword.cli.open_source import SOURCE_OPTIONS, open_source
+from afterword.cli.options import Option, argument, with_options
+from afterword.cli.parameters import parameter_options, request_fields
+from afterword.cli.source import Source
+
+JSON_OPTION = Option("json", ("--json",), bool, "Print the answer's whole JSON body; so it is with log-probabilities.")
+
+PROMPT = argument("prompt", str, "Text to complete; - reads it from stdin.")
+
+
+@with_options([*SOURCE_OPTIONS, JSON_OPTION, *parameter_options()], [PROMPT])
+def complete(values: Mapping[str, Any]) -> None:
+    """Complete a prompt, with a model loaded for it or, with --url, on a server.
+
+    \b
+    Examples:
+      afterword complete "Once upon a time" --max-tokens 100
+      afterword complete "Q: 2+2? A:" --stop "\\n" --temperature 0 --url http://127.0.0.1:8000
+      git diff | afterword complete - --max-tokens 30
+      afterword complete "The sky is" --logprobs 3 --json
+    """
+    prompt = sys.stdin.read() if values["prompt"] == "-" else values["prompt"]
+    request = {"prompt": prompt, **request_fields(values)}
+    asyncio.run(_complete(open_source(values), request, values))
+
+
+async def _complete(source: Source, request: dict[str, Any], values: Mapping[str, Any]) -> None:
+    try:
+        if values["json"] or "logprobs" in request or "prompt_logprobs" in request:
+            _write(orjson.dumps(await source.answer(request), option=orjson.OPT_INDENT_2).decode() + "\n")
+        elif request.get("n", 1) == 1 and request.get("best_of", 1) == 1:
+            await _stream(source, request)
+        else:
+            _print_choices(await source.answer(request))
+    finally:
+        await source.aclose()
+
+
+async def _stream(source: Source, request: dict[str, Any]) -> None:
+    ending = await source.stream(request, _write)
+    if sys.stdout.isatty():
+        _write("\n")
+    counts = f"{ending.prompt_tokens} prompt tokens, {ending.completion_tokens} completion tokens"
+    typer.echo(f"[{ending.finish_reason}; {counts}]", err=True)
+
+
+def _print_choices(body: dict[str, Any]) -> None:
+    for choice in body["choices"]:
+        typer.echo(f"[choice {choice['index']}: {choice['finish_reason']}]", err=True)
+        _write(choice["text"] + "\n")
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -1,0 +1,69 @@
+"""Completions by a model in this process: the path of an HTTP request without the HTTP."""
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from afterword.api.render import BodyRenderer, new_head
+from afterword.cli.source import Ending
+from afterword.completions.assemble import Assembler, Delta, join
+from afterword.completions.body import parse_body
+from afterword.completions.request import Completion
+from afterword.completions.resolve import Limits, resolve
+from afterword.completions.run import run
+from afterword.models import Registry, ServedModel
+
+
+class LocalSource:
+    """See `Source`."""
+
+    def __init__(self, registry: Registry, limits: Limits) -> None:
+        self._registry = registry
+        self._limits = limits
+
+    async def stream(self, request: dict[str, Any], write: Callable[[str], object]) -> Ending:
+        """See `Source`."""
+        served, completion = self._resolve(request)
+        reason = ""
+
+        def take(delta: Delta) -> None:
+            nonlocal reason
+            if delta.text != "":
+                write(delta.text)
+            if delta.finish_reason is not None:
+                reason = delta.finish_reason
+
+        assembler = await _fold(served, completion, take)
+        usage = assembler.usage()
+        return Ending(reason, usage.prompt_tokens, usage.completion_tokens)
+
+    async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """See `Source`."""
+        served, completion = self._resolve(request)
+        deltas: list[Delta] = []
+        assembler = await _fold(served, completion, deltas.append)
+        head = new_head(completion.model, served.engine.fingerprint)
+        renderer = BodyRenderer(head, completion, served.engine.tokenizer)
+        body: dict[str, Any] = orjson.loads(renderer.body(join(deltas), assembler.usage()))
+        return body
+
+    async def aclose(self) -> None:
+        """See `Source`."""
+        for served in self._registry.all():
+            await served.engine.aclose()
+
+    def _resolve(self, request: dict[str, Any]) -> tuple[ServedModel, Completion]:
+        body = parse_body(request, strict=self._limits.strict)
+        served = self._registry.get(body.model)
+        return served, resolve(body, served, self._limits)
+
+
+async def _fold(served: ServedModel, completion: Completion, take: Callable[[Delta], None]) -> Assembler:
+    """Run to the end, handing over each delta; what is left is the usage."""
+    assembler = Assembler(completion)
+    async with run(completion, served.engine) as events:
+        async for prompt_index, event in events:
+            for delta in assembler.fold(prompt_index, event):
+                take(delta)
+    return assembler

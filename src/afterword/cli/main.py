@@ -1,0 +1,61 @@
+"""The program `afterword`: its commands, and how a failure of any of them ends it.
+
+Exit codes: 0 done, 1 the work failed, 2 the command line or the configuration is wrong.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+
+from afterword import __version__
+from afterword.cli.complete import complete
+from afterword.cli.models import models
+from afterword.cli.score import score
+from afterword.cli.serve import serve
+from afterword.errors import AfterwordError, ConfigurationError
+
+FAILED = 1
+MISCONFIGURED = 2
+
+app = typer.Typer(name="afterword", rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"afterword {__version__}")
+        raise typer.Exit
+
+
+_VERSION = typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and leave.")
+
+
+@app.callback()
+def root(version: Annotated[bool, _VERSION] = False) -> None:
+    """The text Completions API, complete, on your own machine.
+
+    \b
+    Examples:
+      afterword serve
+      afterword complete "The capital of France is" --max-tokens 8 --temperature 0
+      afterword score lines.txt > scores.jsonl
+    """
+
+
+def reporting(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn the errors raised on purpose into one sentence on stderr and an exit code."""
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        try:
+            command(**values)
+        except AfterwordError as error:
+            typer.echo(f"Error: {error}", err=True)
+            raise typer.Exit(MISCONFIGURED if isinstance(error, ConfigurationError) else FAILED) from None
+
+    return run
+
+
+for _command in (serve, complete, score, models):
+    app.command()(reporting(_command))

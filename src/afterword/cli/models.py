@@ -1,0 +1,47 @@
+"""`afterword models`: what the configuration would serve, read from the files' headers without loading a model."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from afterword.cli.options import setting_options, with_options
+from afterword.config import ModelConfig, load_config
+from afterword.defaults import ECHO
+from afterword.gguf_header import read_header
+from afterword.models import model_file
+
+WIDTH_WITHOUT_TERMINAL = 240
+"""Columns where there is no terminal to ask: wide enough that paths stay whole for the next program."""
+
+
+@with_options(setting_options(["model"]))
+def models(values: Mapping[str, Any]) -> None:
+    """List the models that the configuration names: the first is the default.
+
+    \b
+    Examples:
+      afterword models
+      afterword models --config production.toml
+      afterword models --model ~/models/mistral-7b.Q4_K_M.gguf
+    """
+    config = load_config(values, os.environ, Path.cwd())
+    table = Table("Name", "Aliases", "File", "Size", "Trained context", "Infill", box=None, pad_edge=False)
+    for model in config.models:
+        table.add_row(*_row(model))
+    Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL).print(table)
+
+
+def _row(model: ModelConfig) -> tuple[str, ...]:
+    aliases = ", ".join(model.aliases) or "-"
+    if model.path == ECHO:
+        return model.name, aliases, "-", "-", "-", "no"
+    file = model_file(model.path)
+    header = read_header(file)
+    context = "?" if header.trained_context is None else str(header.trained_context)
+    infill = "template" if model.infill_template is not None else "tokens" if header.can_infill else "no"
+    return model.name, aliases, str(file), f"{file.stat().st_size / 2**20:.0f} MiB", context, infill

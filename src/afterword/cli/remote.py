@@ -1,0 +1,99 @@
+"""Completions by a server that speaks the API, over HTTP. Works with any such server, not only this one."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+from afterword.cli.source import Ending
+from afterword.errors import AfterwordError
+
+CONNECT_SECONDS = 10.0
+"""A server that is there accepts within this time; how long it then thinks is its own business."""
+
+
+class RemoteError(AfterwordError):
+    """The server refused, broke off, or cannot be reached; the message is the server's own where it gave one."""
+
+
+class RemoteSource:
+    """See `Source`. `url` is the server's base, with or without `/v1`; `model` None is the server's default."""
+
+    def __init__(self, url: str, model: str | None, api_key: str | None) -> None:
+        base = url.rstrip("/")
+        self._url = (base if base.endswith("/v1") else base + "/v1") + "/completions"
+        self._model: dict[str, Any] = {} if model is None else {"model": model}
+        headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+        self._client = httpx.AsyncClient(headers=headers, timeout=httpx.Timeout(None, connect=CONNECT_SECONDS))
+
+    async def stream(self, request: dict[str, Any], write: Callable[[str], object]) -> Ending:
+        """See `Source`."""
+        options = {"include_usage": True, "include_obfuscation": False}
+        body = {**self._model, **request, "stream": True, "stream_options": options}
+        reading = _Reading(write)
+        try:
+            async with self._client.stream("POST", self._url, json=body) as response:
+                if response.status_code != httpx.codes.OK:
+                    raise _refused(response.status_code, await response.aread())
+                async for line in response.aiter_lines():
+                    if line.startswith("data:"):
+                        reading.take(line.removeprefix("data:").strip())
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise _unreachable(self._url, error) from error
+        return reading.ending()
+
+    async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """See `Source`."""
+        try:
+            response = await self._client.post(self._url, json={**self._model, **request})
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise _unreachable(self._url, error) from error
+        if response.status_code != httpx.codes.OK:
+            raise _refused(response.status_code, response.content)
+        body: dict[str, Any] = response.json()
+        return body
+
+    async def aclose(self) -> None:
+        """See `Source`."""
+        await self._client.aclose()
+
+
+class _Reading:
+    """What the events of a stream have said so far."""
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
+        self._reason: str | None = None
+        self._usage: dict[str, int] = {}
+
+    def take(self, data: str) -> None:
+        if data == "[DONE]":
+            return
+        event = json.loads(data)
+        if event.get("error") is not None:
+            raise RemoteError(event["error"]["message"])
+        for choice in event["choices"]:
+            if choice["text"] != "":
+                self._write(choice["text"])
+            if choice["finish_reason"] is not None:
+                self._reason = choice["finish_reason"]
+        if event.get("usage") is not None:
+            self._usage = event["usage"]
+
+    def ending(self) -> Ending:
+        if self._reason is None:
+            raise RemoteError("The server broke the stream off.")
+        return Ending(self._reason, self._usage.get("prompt_tokens", 0), self._usage.get("completion_tokens", 0))
+
+
+def _refused(status: int, content: bytes) -> RemoteError:
+    try:
+        message = str(json.loads(content)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        message = content[:200].decode("utf-8", "replace")
+    return RemoteError(f"The server answered {status}: {message}")
+
+
+def _unreachable(url: str, error: Exception) -> RemoteError:
+    return RemoteError(f"{url} cannot be reached: {str(error) or type(error).__name__}.")

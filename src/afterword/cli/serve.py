@@ -1,0 +1,116 @@
+"""`afterword serve`: load the models, listen, say so, and stop in good order. The only place that starts a server."""
+
+import os
+import signal
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+import uvicorn
+
+from afterword import logs
+from afterword.api.app import create_app
+from afterword.api.settings import ApiSettings
+from afterword.cli.options import setting_options, with_options
+from afterword.config import Config, ServerConfig, load_config
+from afterword.defaults import SETTINGS
+from afterword.errors import ConfigurationError
+from afterword.machine import resident_memory
+from afterword.models import Registry, load_registry
+
+SECONDS_TO_FINISH = 30
+"""How long answers under way may go on once the server has been told to stop."""
+
+
+@with_options(setting_options(setting.name for setting in SETTINGS))
+def serve(values: Mapping[str, Any]) -> None:
+    """Serve the text Completions API over HTTP.
+
+    Flags win over environment variables, those over the configuration file.
+
+    \b
+    Examples:
+      afterword serve
+      afterword serve --model ~/models/mistral-7b.Q4_K_M.gguf --context 8192
+      AFTERWORD_API_KEY=... afterword serve --host 0.0.0.0
+      afterword serve --model echo --port 0
+    """
+    config = load_config(values, os.environ, Path.cwd())
+    logs.configure(config.server.log_format, config.server.log_level)
+    # The port is taken first: that it is in use should not show only after a model has been loaded.
+    with _bind(config.server) as listener:
+        registry = load_registry(config)
+        app = create_app(registry, api_settings(config.server))
+        server = _Server(
+            uvicorn.Config(
+                app,
+                loop="uvloop",
+                http="httptools",
+                ws="none",
+                access_log=False,
+                log_level="warning",
+                server_header=False,
+                timeout_graceful_shutdown=SECONDS_TO_FINISH,
+            ),
+            ready_line(config, registry, listener.getsockname()[1]),
+        )
+        _ignore_repeated_signals()
+        server.run(sockets=[listener])
+
+
+def api_settings(server: ServerConfig) -> ApiSettings:
+    """The part of the configuration that the HTTP layer is told."""
+    return ApiSettings(
+        api_key=server.api_key,
+        max_body_bytes=server.max_body_bytes,
+        strict=server.strict,
+        max_logprobs=server.max_logprobs,
+        max_candidates=server.max_candidates,
+        cors_origins=server.cors_origins,
+    )
+
+
+def ready_line(config: Config, registry: Registry, port: int) -> str:
+    """What a started server says: where it is, and what it serves with how much room."""
+    host = f"[{config.server.host}]" if ":" in config.server.host else config.server.host
+    served = "; ".join(
+        f"{model.name}, context {model.engine.capabilities.context}, {model.engine.capabilities.n_streams} streams"
+        for model in registry.all()
+    )
+    return f"Ready at http://{host}:{port}/v1: {served}; {resident_memory() / 2**20:.0f} MiB of memory in use"
+
+
+class _Server(uvicorn.Server):
+    """Says a line once it listens; uvicorn has no hook for that but the method itself."""
+
+    def __init__(self, config: uvicorn.Config, line: str) -> None:
+        super().__init__(config)
+        self._line = line
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            typer.echo(self._line)
+
+
+def _bind(server: ServerConfig) -> socket.socket:
+    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((server.host.strip("[]"), server.port))
+    except OSError as error:
+        listener.close()
+        raise ConfigurationError(
+            f"Cannot listen on port {server.port} of {server.host}: {error.strerror}. Choose another with --port, or "
+            "0 for any free one."
+        ) from error
+    return listener
+
+
+def _ignore_repeated_signals() -> None:
+    """Let a stop in good order exit with 0: uvicorn raises the signal that stopped it again once it is done."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)

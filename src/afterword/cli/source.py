@@ -1,0 +1,30 @@
+"""Where a command's completions come from: a model in this process or a server. Knows neither of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a streamed choice ended."""
+
+    finish_reason: str
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class Source(Protocol):
+    """Answers completion requests, given as the JSON bodies of the API. Errors are `AfterwordError`s."""
+
+    async def stream(self, request: dict[str, Any], write: Callable[[str], object]) -> Ending:
+        """Complete with one choice, handing over its text as it grows."""
+        ...
+
+    async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Complete and return the whole body of the API's answer."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of the model or the connection."""
+        ...

@@ -1,0 +1,73 @@
+"""How much of this machine the process may use: free memory and physical cores. Knows no setting and no model."""
+
+import os
+from pathlib import Path
+
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def free_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = CGROUP) -> int:
+    """Bytes that can be taken now without swapping, under the container's limit if there is one."""
+    limits = [_available(meminfo)]
+    maximum, used = _number(cgroup / "memory.max"), _number(cgroup / "memory.current")
+    if maximum is not None and used is not None:
+        limits.append(max(maximum - used, 0))
+    return min(limits)
+
+
+def usable_cores(topology: Path = Path("/sys/devices/system/cpu"), cgroup: Path = CGROUP) -> int:
+    """Physical cores this process may run on, at least 1: hyper-threads count once, a CPU quota is rounded up."""
+    cpus = _allowed_cpus()
+    cores = {_siblings(topology / f"cpu{cpu}" / "topology" / "thread_siblings_list", cpu) for cpu in cpus}
+    return max(1, min(len(cores), _quota(cgroup / "cpu.max", len(cores))))
+
+
+def resident_memory(statm: Path = Path("/proc/self/statm")) -> int:
+    """Bytes of this process that are in memory now; 0 where the system does not say."""
+    try:
+        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+def _available(meminfo: Path) -> int:
+    try:
+        for line in meminfo.read_text().splitlines():
+            name, _, rest = line.partition(":")
+            if name == "MemAvailable":
+                return int(rest.split()[0]) * 1024
+    except OSError:
+        pass
+    # Without /proc the installed memory is the best figure there is.
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _number(file: Path) -> int | None:
+    """The number a control file holds; None if there is no file or no limit."""
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _allowed_cpus() -> list[int]:
+    try:
+        return sorted(os.sched_getaffinity(0))
+    except AttributeError:
+        return list(range(os.cpu_count() or 1))
+
+
+def _siblings(file: Path, cpu: int) -> str:
+    """A name for the core that `cpu` is a hyper-thread of."""
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return str(cpu)
+
+
+def _quota(file: Path, unlimited: int) -> int:
+    try:
+        quota, period = file.read_text().split()
+        return -(-int(quota) // int(period))
+    except (OSError, ValueError):
+        return unlimited
