@@ -1,0 +1,59 @@
+"""Log-probabilities of tokens under the model's raw logits (SPEC section 4). Knows no sampling and no model.
+
+Every number follows from one row of logits alone, to the bit: rows are taken one at a time, through buffers
+of this module's own, by numpy operations that neither use threads nor care about alignment.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afterword.engine.llama.largest import largest
+
+FLOOR = -9999.0
+"""Stands for every log-probability below it, minus infinity included: JSON has no infinity."""
+
+_FOLD = 8
+
+
+class LogSoftmax:
+    """Log-probabilities for a vocabulary of `n_vocab` tokens. Owns work buffers: engine thread only.
+
+    A row is an (n_vocab,) float32 array of raw logits and is never modified.
+    """
+
+    def __init__(self, n_vocab: int) -> None:
+        assert n_vocab >= 1
+        self._n_vocab = n_vocab
+        padded = -(-n_vocab // _FOLD) * _FOLD
+        self._weights = np.zeros(padded, dtype=np.float32)
+        self._folded = np.empty(padded // _FOLD, dtype=np.float32)
+
+    def lse(self, row: NDArray[np.float32]) -> float:
+        """Natural logarithm of the sum of exp(row), within about 1e-6.
+
+        Raises `ValueError` for a row that is no distribution: with NaN or plus infinity, or all minus infinity.
+        """
+        assert row.shape == (self._n_vocab,)
+        peak = row.max()
+        if not np.isfinite(peak):
+            raise ValueError(f"the model's logits have {peak} as their largest value")
+        weights = self._weights[: self._n_vocab]
+        with np.errstate(over="ignore"):
+            np.subtract(row, peak, out=weights)
+        np.exp(weights, out=weights)
+        # The padding stays 0. Eight float32 terms lose less than exp itself did; the long sum is in float64.
+        np.add.reduce(self._weights.reshape(_FOLD, -1), axis=0, out=self._folded)
+        return float(peak) + math.log(self._folded.sum(dtype=np.float64))
+
+    def logprob(self, row: NDArray[np.float32], lse: float, token: int) -> float:
+        """Log-probability of `token`, given the row's `lse`; at least `FLOOR`."""
+        return max(float(row[token]) - lse, FLOOR)
+
+    def top(self, row: NDArray[np.float32], lse: float, k: int) -> tuple[tuple[int, float], ...]:
+        """(id, log-probability) of the k likeliest tokens, likeliest first, equal logits by id.
+
+        k may be 0 (none) or more than there are tokens (all). Each value is what `logprob` gives for that id.
+        """
+        return tuple((token, self.logprob(row, lse, token)) for token in largest(row, k).tolist())
