@@ -1,0 +1,92 @@
+"""What a request and a candidate's own tokens change in the logits before sampling (SPEC section 2).
+
+Dense vectors, so that a step costs the same however long the prompt and the completion are. Knows nothing of
+drawing a token.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afterword.engine.request import Sampling
+
+_BAN = -100.0
+_FORCE = 100.0
+
+
+class Adjustment:
+    """Logit bias and penalties of one candidate. Engine thread only.
+
+    Raw logits are scaled by the repetition penalty first; then bias, frequency and presence penalties are
+    added, so that their sizes mean what the API says whatever the repetition penalty is.
+    """
+
+    def __init__(self, sampling: Sampling, n_vocab: int, prompt: Sequence[int]) -> None:
+        self._n_vocab = n_vocab
+        self._frequency = sampling.frequency_penalty
+        self._presence = sampling.presence_penalty
+        self._repetition = sampling.repetition_penalty
+        self._counts: Counter[int] = Counter()
+        self._elsewhere, self._bias = _fixed_part(sampling.logit_bias)
+        self._added: NDArray[np.float32] | None = None
+        self._factors: NDArray[np.float32] | None = None
+        if self._bias:
+            self._added = np.full(n_vocab, self._elsewhere, dtype=np.float32)
+            self._added[list(self._bias)] = list(self._bias.values())
+        if self._repetition != 1.0:
+            self._factors = np.ones(n_vocab, dtype=np.float32)
+            self._factors[list(prompt)] = self._repetition
+
+    def accept(self, token: int) -> None:
+        """Count `token` as sampled."""
+        if self._factors is not None:
+            self._factors[token] = self._repetition
+        if self._frequency == 0.0 and self._presence == 0.0:
+            return
+        if self._added is None:
+            self._added = np.zeros(self._n_vocab, dtype=np.float32)
+        self._counts[token] += 1
+        # Worked out anew from the count: repeated subtraction would pile up rounding.
+        penalty = self._counts[token] * self._frequency + self._presence
+        self._added[token] = self._bias.get(token, self._elsewhere) - penalty
+
+    def apply(
+        self, row: NDArray[np.float32], out: NDArray[np.float32], spare: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """The adjusted (n_vocab,) logits: `out`, or `row` itself when nothing changes it. `spare` is overwritten."""
+        scores = row
+        if self._factors is not None:
+            scores = self._penalise_repetition(row, out, spare)
+        if self._added is not None:
+            scores = np.add(scores, self._added, out=out)
+        return scores
+
+    def _penalise_repetition(
+        self, row: NDArray[np.float32], out: NDArray[np.float32], spare: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Positive logits divided, negative ones multiplied, by the token's factor.
+
+        With a factor p above 1 that is the smaller of l / p and l * p for either sign of l, below 1 the larger;
+        where p is 1 both are l.
+        """
+        assert self._factors is not None
+        choose = np.minimum if self._repetition > 1.0 else np.maximum
+        with np.errstate(over="ignore"):
+            np.divide(row, self._factors, out=out)
+            np.multiply(row, self._factors, out=spare)
+        return choose(out, spare, out=out)
+
+
+def _fixed_part(logit_bias: Sequence[tuple[int, float]]) -> tuple[float, dict[int, float]]:
+    """What `logit_bias` adds: to tokens not named in it, and to each named one.
+
+    Forced tokens keep their logits and everything else is banned: adding 100 to all of them would change
+    nothing but the rounding.
+    """
+    forced = [token for token, bias in logit_bias if bias >= _FORCE]
+    if forced:
+        return -math.inf, dict.fromkeys(forced, 0.0)
+    return 0.0, {token: -math.inf if bias <= _BAN else bias for token, bias in logit_bias}

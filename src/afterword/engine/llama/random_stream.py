@@ -1,0 +1,33 @@
+"""Uniform random numbers that follow from their place alone (SPEC section 5). Knows no sampling.
+
+There is no state to advance: neither the batch, nor the order of work, nor a restart can move a draw.
+"""
+
+import hashlib
+import struct
+from dataclasses import dataclass
+
+_PURPOSE = b"token draw"
+"""Keeps these numbers apart from any other use of the same key; a part of what seeds mean, so never change it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RandomStream:
+    """The random numbers of one candidate. Pure; any thread."""
+
+    seed: int
+    """Any signed 64-bit integer."""
+    prompt_index: int
+    """Number of the prompt within its request."""
+    candidate: int
+    """Number of the candidate within its prompt."""
+
+    def uniform(self, position: int) -> float:
+        """The number at `position` (>= 0): one of the 2**53 multiples of 2**-53 in [0, 1), evenly likely."""
+        digest = hashlib.blake2b(
+            struct.pack("<q", position),
+            digest_size=8,
+            key=struct.pack("<qqq", self.seed, self.prompt_index, self.candidate),
+            person=_PURPOSE,
+        ).digest()
+        return (int.from_bytes(digest, "little") >> 11) * 2.0**-53

@@ -1,0 +1,199 @@
+"""Drawing the next token of one candidate from a row of logits (SPEC section 2). Knows no model and no batch.
+
+The token follows from the row, the candidate's own past and its random stream alone, to the bit: never from
+other rows, from where the row lies in memory, or from how often somebody asked.
+"""
+
+import math
+from collections.abc import Iterator, Sequence, Set
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afterword.engine.llama.adjustment import Adjustment
+from afterword.engine.llama.largest import in_order, largest
+from afterword.engine.request import Sampling
+
+_BLOCK = 64
+
+_GREEDY_BELOW = 1e-5
+"""Temperatures under this are greedy (SPEC section 2)."""
+
+_DEEPEST = 104.0
+"""exp(-_DEEPEST) is 0 in float32."""
+
+_DEPTH_STEP = 3.0
+
+
+class Randomness(Protocol):
+    """Where draws come from; `RandomStream` in the server."""
+
+    def uniform(self, position: int) -> float:
+        """The number in [0, 1) that decides the draw at `position`; always the same for the same position."""
+        ...
+
+
+class Workspace:
+    """Buffers that all samplers of one engine share: nothing in them outlives a call. Engine thread only."""
+
+    def __init__(self, n_vocab: int) -> None:
+        assert n_vocab >= 1
+        padded = -(-n_vocab // _BLOCK) * _BLOCK
+        self.n_vocab = n_vocab
+        self.scores = np.empty(n_vocab, dtype=np.float32)
+        """Adjusted logits."""
+        self.shifted = np.full(padded, -np.inf, dtype=np.float32)
+        """(score - highest score) / temperature, so at most 0; the padding stays minus infinity."""
+        self.weights = np.zeros(padded, dtype=np.float32)
+        """exp(shifted): probabilities but for a common factor; at most 1; the padding is 0."""
+        self.starts = np.arange(0, padded, _BLOCK)
+        self.block_sums = np.empty(padded // _BLOCK, dtype=np.float32)
+
+
+class Sampler:
+    """One candidate's sampling. Engine thread only.
+
+    `prompt` counts for the repetition penalty alone; `end_ids` are banned for the first `min_tokens` draws.
+    All ids are within the workspace's vocabulary.
+    """
+
+    def __init__(
+        self,
+        sampling: Sampling,
+        workspace: Workspace,
+        random: Randomness,
+        *,
+        prompt: Sequence[int] = (),
+        end_ids: Set[int] = frozenset(),
+        min_tokens: int = 0,
+    ) -> None:
+        n_vocab = workspace.n_vocab
+        self._sampling = sampling
+        self._workspace = workspace
+        self._random = random
+        self._adjustment = Adjustment(sampling, n_vocab, prompt)
+        self._end_ids = sorted(end_ids)
+        self._min_tokens = min_tokens
+        self._top_k = sampling.top_k if sampling.top_k < n_vocab else 0
+        self._keeps_one = sampling.temperature < _GREEDY_BELOW or sampling.top_p <= 0.0 or sampling.top_k == 1
+        self._keeps_all = sampling.top_p >= 1.0 and self._top_k == 0 and sampling.min_p <= 0.0
+
+    def accept(self, token: int) -> None:
+        """Count `token` as sampled, for the penalties."""
+        self._adjustment.accept(token)
+
+    def sample(self, row: NDArray[np.float32], position: int) -> int:
+        """The next token's id, given its (n_vocab,) raw logits and how many tokens were sampled before it.
+
+        Neither the row nor the sampler changes. Raises `ValueError` if no token may be sampled or the row
+        holds NaN or plus infinity.
+        """
+        scores = self._scores(row, position)
+        likeliest = int(scores.argmax())
+        peak = scores[likeliest]
+        if not np.isfinite(peak):
+            raise ValueError(self._why_none(row, position))
+        if self._keeps_one:
+            return likeliest
+        self._weigh(scores, peak)
+        u = self._random.uniform(position)
+        if self._keeps_all:
+            return _draw_from_all(self._workspace, u)
+        return self._draw_from_likeliest(u)
+
+    def _scores(self, row: NDArray[np.float32], position: int) -> NDArray[np.float32]:
+        """Logits after bias, penalties and bans: the workspace's, or the row itself if they change nothing."""
+        workspace = self._workspace
+        assert row.shape == (workspace.n_vocab,)
+        scores = self._adjustment.apply(row, workspace.scores, workspace.shifted[: workspace.n_vocab])
+        if position < self._min_tokens and self._end_ids:
+            if scores is row:
+                scores = workspace.scores
+                np.copyto(scores, row)
+            scores[self._end_ids] = -np.inf
+        return scores
+
+    def _why_none(self, row: NDArray[np.float32], position: int) -> str:
+        """Why no token can be sampled from this row."""
+        if not np.isfinite(row.max()):
+            return f"the model's logits have {row.max()} as their largest value"
+        if position < self._min_tokens:
+            return "logit_bias and min_tokens together ban every token"
+        return "logit_bias bans every token"
+
+    def _weigh(self, scores: NDArray[np.float32], peak: np.float32) -> None:
+        """Fill `shifted` and `weights`. The likeliest token's weight is 1, so a tiny temperature cannot overflow."""
+        shifted = self._workspace.shifted[: self._workspace.n_vocab]
+        with np.errstate(over="ignore"):
+            np.subtract(scores, peak, out=shifted)
+            if self._sampling.temperature != 1.0:
+                np.multiply(shifted, np.float32(1.0 / self._sampling.temperature), out=shifted)
+        np.exp(self._workspace.shifted, out=self._workspace.weights)
+
+    def _draw_from_likeliest(self, u: float) -> int:
+        """Cut by min_p, top_k and top_p, each on what the one before left; draw in order of likelihood."""
+        workspace, top_p = self._workspace, self._sampling.top_p
+        ids = self._cut_by_min_p_and_top_k()
+        if ids is None:
+            ids, mass = _at_least(workspace, top_p)
+        else:
+            mass = float(workspace.weights[ids].sum(dtype=np.float64))
+        ids = in_order(workspace.shifted[ids], ids)
+        cumulative = workspace.weights[ids].cumsum(dtype=np.float64)
+        if top_p < 1.0:
+            # A token stays if those before it have not reached top_p: the first always, the one that reaches it too.
+            n_before = int(cumulative.searchsorted(top_p * mass, side="left"))
+            cumulative = cumulative[: n_before + 1]
+        return int(ids[_first_above(cumulative, u * float(cumulative[-1]))])
+
+    def _cut_by_min_p_and_top_k(self) -> NDArray[np.intp] | None:
+        """Ids that min_p and top_k leave, in any order; None if neither is set."""
+        workspace, min_p, top_k = self._workspace, self._sampling.min_p, self._top_k
+        if min_p <= 0.0:
+            return largest(workspace.shifted[: workspace.n_vocab], top_k) if top_k else None
+        ids = np.flatnonzero(workspace.shifted >= np.float32(math.log(min_p)))
+        if top_k:
+            ids = ids[largest(workspace.shifted[ids], top_k)]
+        return ids
+
+
+def _draw_from_all(workspace: Workspace, u: float) -> int:
+    """The token at `u` of the whole distribution, cumulated in order of ids: first which block, then where in it."""
+    np.add.reduceat(workspace.weights, workspace.starts, out=workspace.block_sums)
+    cumulative = workspace.block_sums.cumsum(dtype=np.float64)
+    target = u * float(cumulative[-1])
+    block = _first_above(cumulative, target)
+    before = float(cumulative[block - 1]) if block else 0.0
+    start = block * _BLOCK
+    inside = workspace.weights[start : start + _BLOCK].cumsum(dtype=np.float64)
+    return start + _first_above(inside, target - before)
+
+
+def _first_above(cumulative: NDArray[np.float64], target: float) -> int:
+    """Index of the first sum above `target`; if rounding left none, of the last that has a weight of its own."""
+    last = int(cumulative.searchsorted(cumulative[-1], side="left"))
+    return min(int(cumulative.searchsorted(target, side="right")), last)
+
+
+def _at_least(workspace: Workspace, share: float) -> tuple[NDArray[np.intp], float]:
+    """The ids of all tokens likelier than some threshold that together hold `share` (< 1) of the weight, and
+    the weight of all tokens.
+
+    The threshold sinks until that is so: a language model's rows need few and short looks.
+    """
+    mass = float(np.add.reduce(workspace.weights.reshape(8, -1), axis=0).sum(dtype=np.float64))
+    for depth in _depths():
+        ids = np.flatnonzero(workspace.shifted >= np.float32(-depth))
+        if float(workspace.weights[ids].sum(dtype=np.float64)) >= share * mass:
+            break
+    return ids, mass
+
+
+def _depths() -> Iterator[float]:
+    """How far below the likeliest token's logarithm to look, ending where weights are 0."""
+    depth = _DEPTH_STEP
+    while depth < _DEEPEST:
+        yield depth
+        depth += _DEPTH_STEP
+    yield _DEEPEST
