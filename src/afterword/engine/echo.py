@@ -1,0 +1,274 @@
+"""An engine without a model file: it goes on repeating the prompt. For demonstrations, tests and measuring the server.
+
+Deterministic, and true to every field of `GenerationRequest`: what it repeats is only the likeliest token of a whole
+distribution, so log-probabilities, sampling, bias and penalties mean what they mean elsewhere. Everything runs on the
+event loop, one task a prompt.
+"""
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+
+from afterword.engine.base import Capabilities, EngineStats, Generation
+from afterword.engine.candidate import Candidate, new_candidates
+from afterword.engine.echo_model import EchoModel, likeliest, log_softmax
+from afterword.engine.events import Event, PromptDone, PromptScores
+from afterword.engine.llama.random_stream import RandomStream
+from afterword.engine.llama.sampling import Sampler, Workspace
+from afterword.engine.mailbox import Mailbox, MailboxGeneration
+from afterword.engine.request import GenerationRequest, Sampling
+from afterword.errors import EngineFailed, Overloaded
+from afterword.tokens import ByteTokenizer, Tokenizer
+
+_SCORED_AT_ONCE = 256
+"""Prompt tokens scored before other tasks get a turn."""
+
+_WAIT_MEMORY = 0.9
+"""Weight of the past in the average waiting time."""
+
+
+class EchoEngine:
+    """An `Engine`. Token number i of a completion is expected to be token i modulo P of the prompt of P tokens.
+
+    A prompt starts when all its candidates have a stream; one that has more candidates than there are streams
+    starts alone. Streams cost nothing, so there are many.
+    """
+
+    def __init__(
+        self, *, context: int = 8192, n_streams: int = 256, max_waiting: int = 1024, token_delay: float = 0.0
+    ) -> None:
+        """`max_waiting`: sequences beyond the streams before `Overloaded`. `token_delay`: seconds between tokens."""
+        self.tokenizer: Tokenizer = ByteTokenizer()
+        self.capabilities = Capabilities(
+            context=context, max_logprobs=100, reproducible=True, prefix_cache=False, n_streams=n_streams
+        )
+        self.fingerprint = "fp_" + hashlib.blake2b(f"echo 1, context {context}".encode(), digest_size=5).hexdigest()
+        self._model = EchoModel(self.tokenizer.n_vocab, first_control=ByteTokenizer.END)
+        self._workspace = Workspace(self.tokenizer.n_vocab)
+        self._max_waiting = max_waiting
+        self._token_delay = token_delay
+        self._waiting: deque[_Job] = deque()
+        self._running: dict[_Job, asyncio.Task[None]] = {}
+        self._closed = False
+        self._counts = _Counts()
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        """See `Engine.generate`."""
+        if self._closed:
+            raise EngineFailed("The engine is closed.")
+        self.reserve(request.n_candidates)
+        loop = asyncio.get_running_loop()
+        job = _Job(request, Mailbox(loop, request.n_candidates), loop.time())
+        self._waiting.append(job)
+        self._admit()
+        return MailboxGeneration(job.mailbox, lambda: self._cancel(job))
+
+    def reserve(self, n_sequences: int) -> None:
+        """See `Engine.reserve`. Streams and waiting room are counted as one, so the order of prompts is no matter."""
+        n_taken = self._n_running + self._n_waiting
+        limit = self.capabilities.n_streams + self._max_waiting
+        if n_taken + n_sequences > limit:
+            raise Overloaded(
+                f"The engine holds {n_taken} sequences and has room for {limit}; {n_sequences} more do not fit.",
+                retry_after=1,
+            )
+
+    def stats(self) -> EngineStats:
+        """See `Engine.stats`."""
+        counts, n_running = self._counts, self._n_running
+        return EngineStats(
+            state="closed" if self._closed else "ready",
+            running=n_running,
+            waiting=self._n_waiting,
+            steps=counts.steps,
+            prompt_tokens=counts.prompt_tokens,
+            prefill_tokens=counts.prompt_tokens,
+            completion_tokens=counts.completion_tokens,
+            streams_free=max(0, self.capabilities.n_streams - n_running),
+            cancelled=counts.cancelled,
+            queue_seconds=counts.queue_seconds,
+        )
+
+    async def aclose(self) -> None:
+        """See `Engine.aclose`. Whoever still reads gets `EngineFailed`."""
+        self._closed = True
+        tasks = list(self._running.values())
+        for job in [*self._running, *self._waiting]:
+            job.mailbox.fail(EngineFailed("The engine was closed before the completion was done."))
+        self._waiting.clear()
+        self._running.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def _n_running(self) -> int:
+        return sum(job.request.n_candidates for job in list(self._running))
+
+    @property
+    def _n_waiting(self) -> int:
+        return sum(job.request.n_candidates for job in list(self._waiting))
+
+    def _admit(self) -> None:
+        """Start waiting prompts, first come first served, as long as the first one fits."""
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            n_running = self._n_running
+            n_next = self._waiting[0].request.n_candidates
+            if n_running > 0 and n_running + n_next > self.capabilities.n_streams:
+                return
+            job = self._waiting.popleft()
+            self._counts.waited(loop.time() - job.queued_at)
+            self._running[job] = loop.create_task(self._run(job))
+
+    def _cancel(self, job: "_Job") -> None:
+        """Forget a job whose reader has left; no task can be trusted to do it, as one may never have started."""
+        self._counts.cancelled += job.n_unfinished
+        task = self._running.get(job)
+        if task is not None:
+            task.cancel()
+            self._leave(job)
+        elif job in self._waiting:
+            self._waiting.remove(job)
+
+    def _leave(self, job: "_Job") -> None:
+        if self._running.pop(job, None) is not None:
+            self._admit()
+
+    async def _run(self, job: "_Job") -> None:
+        try:
+            await self._complete(job)
+        except Exception as error:  # whatever it is, the reader must hear of it and the others go on
+            failure = EngineFailed("The engine could not finish this completion.")
+            failure.__cause__ = error
+            job.mailbox.fail(failure)
+        finally:
+            self._leave(job)
+
+    async def _complete(self, job: "_Job") -> None:
+        request = job.request
+        scores = await self._scores(request.prompt, request.prompt_logprobs)
+        self._counts.prompt_tokens += len(request.prompt)
+        job.mailbox.post([PromptDone(0, scores)])
+        candidates = new_candidates(request, self.tokenizer)
+        if request.max_tokens == 0:
+            job.mailbox.post([candidate.finish_empty() for candidate in candidates])
+            return
+        voices = [_Voice(candidate, request, self._model, self._workspace) for candidate in candidates]
+        for step in range(request.max_tokens):
+            events: list[Event] = []
+            for voice in voices:
+                events += voice.next_events()
+            self._counts.steps += 1
+            # A voice that drew its end token has not got one more than before.
+            self._counts.completion_tokens += sum(voice.candidate.n_tokens > step for voice in voices)
+            job.mailbox.post(events)
+            voices = [voice for voice in voices if not voice.candidate.finished]
+            job.n_unfinished = len(voices)
+            if not voices:
+                return
+            await asyncio.sleep(self._token_delay)
+
+    async def _scores(self, prompt: tuple[int, ...], k: int | None) -> PromptScores | None:
+        """Scores of the prompt, None if `k` is. What is expected after each token is that the prompt starts again."""
+        if k is None:
+            return None
+        parts = [_score(self._model, (), (), prompt[0], k)]
+        for start in range(0, len(prompt) - 1, _SCORED_AT_ONCE):
+            followers = prompt[start + 1 : start + 1 + _SCORED_AT_ONCE]
+            parts.append(_score(self._model, prompt[start : start + len(followers)], followers, prompt[0], k))
+            await asyncio.sleep(0)
+        return PromptScores(
+            np.concatenate([part.logprobs for part in parts]),
+            np.concatenate([part.top_ids for part in parts]),
+            np.concatenate([part.top_logprobs for part in parts]),
+        )
+
+
+class _Job:
+    """One prompt from `generate` to its end."""
+
+    __slots__ = ("mailbox", "n_unfinished", "queued_at", "request")
+
+    def __init__(self, request: GenerationRequest, mailbox: Mailbox, queued_at: float) -> None:
+        self.request = request
+        self.mailbox = mailbox
+        self.queued_at = queued_at
+        self.n_unfinished = request.n_candidates
+
+
+class _Counts:
+    """The running totals of `EngineStats`."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.prompt_tokens = 0
+        self.completion_tokens = 0
+        self.cancelled = 0
+        self.queue_seconds = 0.0
+
+    def waited(self, seconds: float) -> None:
+        """Count one prompt's wait for its streams."""
+        self.queue_seconds = _WAIT_MEMORY * self.queue_seconds + (1 - _WAIT_MEMORY) * seconds
+
+
+class _Voice:
+    """One candidate being sampled."""
+
+    def __init__(
+        self, candidate: Candidate, request: GenerationRequest, model: EchoModel, workspace: Workspace
+    ) -> None:
+        self.candidate = candidate
+        self._request = request
+        self._model = model
+        self._previous = request.prompt[-1]
+        self._is_plain = _is_plain(request)
+        self._sampler = Sampler(
+            request.sampling,
+            workspace,
+            RandomStream(request.seed, request.prompt_index, candidate.index),
+            prompt=request.prompt,
+            end_ids=request.end_ids,
+            min_tokens=request.min_tokens,
+        )
+
+    def next_events(self) -> list[Event]:
+        """Sample one token and say what follows from it."""
+        prompt = self._request.prompt
+        expected = prompt[self.candidate.n_tokens % len(prompt)]
+        if self._is_plain:
+            return self.candidate.accept(expected, None, ())
+        logits = self._model.logits([self._previous], expected)
+        token = self._sampler.sample(logits[0], self.candidate.n_tokens)
+        self._sampler.accept(token)
+        self._previous = token
+        k = self._request.logprobs
+        if k is None:
+            return self.candidate.accept(token, None, ())
+        logprobs = log_softmax(logits)
+        top_ids: list[int] = likeliest(logprobs, k)[0].tolist()
+        top = tuple((top_id, float(logprobs[0, top_id])) for top_id in top_ids)
+        return self.candidate.accept(token, float(logprobs[0, token]), top)
+
+
+def _is_plain(request: GenerationRequest) -> bool:
+    """Whether every sampled token is the expected one and nobody asks for numbers: then nothing need be computed."""
+    likeliest_only = Sampling(
+        temperature=0.0, top_p=request.sampling.top_p, top_k=request.sampling.top_k, min_p=request.sampling.min_p
+    )
+    return request.sampling == likeliest_only and request.logprobs is None and request.min_tokens == 0
+
+
+def _score(model: EchoModel, tokens: Sequence[int], followers: Sequence[int], expected: int, k: int) -> PromptScores:
+    """Scores of `followers`, each given the token of `tokens` at the same place."""
+    logprobs = log_softmax(model.logits(tokens, expected))
+    top_ids = likeliest(logprobs, k)
+    rows = np.arange(len(tokens))
+    return PromptScores(
+        logprobs[rows, np.asarray(followers, dtype=np.intp)],
+        top_ids,
+        np.take_along_axis(logprobs, top_ids.astype(np.intp), axis=1),
+    )
