@@ -1,0 +1,357 @@
+"""What every engine does, whatever its model. Prompts and tokens come from the engine's own tokenizer."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.contract.engines import ENGINES, OpenEngine
+from tests.fakes import Told, complete, eventually, generation_request, tell
+
+from afterword.engine.base import Engine
+from afterword.engine.events import Chunk, Finished, PromptDone
+from afterword.engine.request import GenerationRequest, Sampling
+from afterword.errors import EngineFailed, Overloaded
+from afterword.tokens import visible_bytes
+
+TEXT = "The quick brown fox jumps over the lazy dog"
+WARM = Sampling(temperature=1.0)
+
+
+@pytest.fixture(params=ENGINES)
+def open_engine(request: pytest.FixtureRequest) -> OpenEngine:
+    opener: OpenEngine = request.param
+    return opener
+
+
+@pytest.fixture
+async def engine(open_engine: OpenEngine) -> AsyncIterator[Engine]:
+    async with open_engine(max_waiting=64) as opened:
+        yield opened
+
+
+def ask(engine: Engine, text: str = TEXT, **changes: Any) -> GenerationRequest:
+    prompt = engine.tokenizer.encode(text, add_bos=engine.tokenizer.add_bos, parse_special=True)
+    return generation_request(prompt, **({"text_offset": len(text)} | changes))
+
+
+async def fill(engine: Engine, stack: AsyncExitStack) -> None:
+    """Send long requests until one is refused; `stack` keeps the others going."""
+    for _ in range(1000):
+        await stack.enter_async_context(engine.generate(ask(engine, max_tokens=200)))
+
+
+def is_idle(engine: Engine) -> bool:
+    stats = engine.stats()
+    return stats.running == 0 and stats.waiting == 0
+
+
+def visible_text(engine: Engine, told: Told) -> str:
+    ids = [token.id for token in told.tokens()]
+    return visible_bytes(engine.tokenizer, ids, skip_special_tokens=True).decode("utf-8", "ignore")
+
+
+async def test_prompt_comes_first_and_the_end_of_each_candidate_last(engine: Engine) -> None:
+    told = await complete(engine, ask(engine, n_candidates=3, sampling=WARM))
+    assert isinstance(told.events[0], PromptDone)
+    assert sum(isinstance(event, PromptDone) for event in told.events) == 1
+    for index in range(3):
+        own = [event for event in told.events if not isinstance(event, PromptDone) and event.index == index]
+        assert isinstance(own[-1], Finished)
+        assert all(isinstance(event, Chunk) for event in own[:-1])
+
+
+async def test_joined_chunks_are_the_text_of_the_sampled_tokens(engine: Engine) -> None:
+    told = await complete(engine, ask(engine, logprobs=0))
+    assert told.finished().reason == "length"
+    assert told.finished().n_tokens == 16
+    assert len(told.tokens()) == 16
+    assert told.text() == visible_text(engine, told)
+
+
+async def test_token_counts_grow_to_the_total(engine: Engine) -> None:
+    told = await complete(engine, ask(engine))
+    counts = [chunk.n_tokens for chunk in told.chunks()]
+    assert counts == sorted(counts)
+    assert counts[-1] == told.finished().n_tokens == 16
+
+
+async def test_chunks_carry_at_most_one_token(engine: Engine) -> None:
+    told = await complete(engine, ask(engine, logprobs=1, stops=("\x00\x01",)))
+    assert max(len(chunk.tokens) for chunk in told.chunks()) == 1
+
+
+async def test_no_token_is_listed_unless_log_probabilities_are_wanted(engine: Engine) -> None:
+    told = await complete(engine, ask(engine))
+    assert told.tokens() == []
+    assert all(chunk.text for chunk in told.chunks())
+    assert (told.finished().sum_logprob, told.finished().n_scored) == (0.0, 0)
+
+
+async def test_text_is_the_same_with_and_without_log_probabilities(engine: Engine) -> None:
+    plain = await complete(engine, ask(engine))
+    listed = await complete(engine, ask(engine, logprobs=3))
+    assert plain.text() == listed.text()
+
+
+async def test_offsets_count_from_the_start_of_the_prompt(engine: Engine) -> None:
+    told = await complete(engine, ask(engine, logprobs=0))
+    offsets = [token.offset for token in told.tokens()]
+    assert offsets[0] == len(TEXT)
+    assert offsets == sorted(offsets)
+    assert offsets[-1] <= len(TEXT) + len(told.text())
+
+
+async def test_nothing_to_sample_only_processes_the_prompt(engine: Engine) -> None:
+    told = await complete(engine, ask(engine, max_tokens=0, n_candidates=2, logprobs=2, prompt_logprobs=2))
+    assert told.prompt.scores is not None
+    assert told.chunks(0) == told.chunks(1) == []
+    for index in (0, 1):
+        assert told.finished(index) == Finished(index, "length", 0, 0.0, 0)
+
+
+@pytest.mark.parametrize("k", [0, 1, 5])
+async def test_prompt_scores_have_a_row_for_each_token_after_the_first(engine: Engine, k: int) -> None:
+    request = ask(engine, max_tokens=0, prompt_logprobs=k)
+    scores = (await complete(engine, request)).prompt.scores
+    assert scores is not None
+    n_rows = len(request.prompt) - 1
+    assert scores.logprobs.shape == (n_rows,)
+    assert scores.top_ids.shape == scores.top_logprobs.shape == (n_rows, k)
+    assert np.isfinite(scores.logprobs).all()
+    assert (scores.logprobs <= 0).all()
+    assert (np.diff(scores.top_logprobs, axis=1) <= 0).all()
+    rows, columns = np.nonzero(scores.top_ids == np.asarray(request.prompt[1:])[:, np.newaxis])
+    assert (scores.top_logprobs[rows, columns] == scores.logprobs[rows]).all()
+
+
+async def test_prompt_of_one_token_has_no_scores_but_is_scored(engine: Engine) -> None:
+    prompt = [engine.tokenizer.separator_id]
+    told = await complete(engine, generation_request(prompt, max_tokens=1, prompt_logprobs=3))
+    assert told.prompt.scores is not None
+    assert told.prompt.scores.logprobs.shape == (0,)
+    assert told.prompt.scores.top_ids.shape == (0, 3)
+
+
+async def test_prompt_is_not_scored_unless_asked_for(engine: Engine) -> None:
+    assert (await complete(engine, ask(engine, logprobs=2))).prompt.scores is None
+
+
+async def test_a_token_has_the_bits_of_its_own_entry_among_the_likeliest(engine: Engine) -> None:
+    told = await complete(engine, ask(engine, logprobs=4, sampling=WARM, max_tokens=32))
+    found = 0
+    for token in told.tokens():
+        assert len(token.top) == 4
+        assert [value for _, value in token.top] == sorted((value for _, value in token.top), reverse=True)
+        entries = dict(token.top)
+        if token.id in entries:
+            found += 1
+            assert entries[token.id].hex() == token.logprob.hex()
+    assert found > 0
+
+
+async def test_greedy_takes_the_likeliest_token(engine: Engine) -> None:
+    told = await complete(engine, ask(engine, logprobs=1))
+    assert [token.id for token in told.tokens()] == [token.top[0][0] for token in told.tokens()]
+
+
+async def test_log_probabilities_add_up(engine: Engine) -> None:
+    told = await complete(engine, ask(engine, logprobs=0, sampling=WARM))
+    assert told.finished().n_scored == len(told.tokens()) > 0
+    assert told.finished().sum_logprob == pytest.approx(sum(token.logprob for token in told.tokens()), rel=1e-12)
+
+
+async def test_log_probabilities_are_raw(engine: Engine) -> None:
+    plain = await complete(engine, ask(engine, logprobs=1, max_tokens=1))
+    likeliest = plain.tokens()[0]
+    altered = await complete(
+        engine,
+        ask(
+            engine,
+            logprobs=1,
+            max_tokens=1,
+            sampling=Sampling(temperature=0.5, top_k=1, logit_bias=((likeliest.id, 7.0),)),
+        ),
+    )
+    assert altered.tokens()[0].id == likeliest.id
+    assert altered.tokens()[0].logprob == pytest.approx(likeliest.logprob, abs=1e-3)
+
+
+async def test_completion_scored_as_a_prompt_goes_on_from_it(engine: Engine) -> None:
+    request = ask(engine, logprobs=0, max_tokens=1)
+    sampled = (await complete(engine, request)).tokens()[0]
+    scored = await complete(engine, generation_request([*request.prompt, sampled.id], max_tokens=0, prompt_logprobs=0))
+    assert scored.prompt.scores is not None
+    assert scored.prompt.scores.logprobs[-1] == pytest.approx(sampled.logprob, abs=0.05)
+
+
+async def test_same_seed_gives_the_same_answer_to_the_bit(engine: Engine) -> None:
+    request = ask(engine, n_candidates=2, sampling=WARM, seed=7, logprobs=2, max_tokens=32)
+    first, second = await complete(engine, request), await complete(engine, request)
+    for index in (0, 1):
+        assert first.tokens(index) == second.tokens(index)
+        assert first.text(index) == second.text(index)
+
+
+async def test_neighbours_change_nothing(engine: Engine) -> None:
+    if not engine.capabilities.reproducible:
+        pytest.skip("this engine does not promise it")
+    request = ask(engine, sampling=WARM, seed=7, logprobs=2, max_tokens=32)
+    alone = await complete(engine, request)
+    others = [ask(engine, TEXT[start:], sampling=WARM, seed=start, max_tokens=24) for start in range(1, 4)]
+    together, *_ = await asyncio.gather(*(complete(engine, each) for each in [request, *others]))
+    assert together.tokens() == alone.tokens()
+
+
+@pytest.mark.parametrize(
+    "changes", [pytest.param({"seed": 8}, id="seed"), pytest.param({"prompt_index": 1}, id="prompt-number")]
+)
+async def test_other_random_streams_give_other_answers(engine: Engine, changes: dict[str, Any]) -> None:
+    request: dict[str, Any] = {"sampling": WARM, "seed": 7, "max_tokens": 64}
+    first = await complete(engine, ask(engine, **request))
+    other = await complete(engine, ask(engine, **(request | changes)))
+    assert first.text() != other.text()
+
+
+async def test_candidates_of_a_prompt_differ(engine: Engine) -> None:
+    told = await complete(engine, ask(engine, n_candidates=3, sampling=WARM, seed=7, max_tokens=64))
+    assert len({told.text(index) for index in range(3)}) == 3
+
+
+@pytest.mark.parametrize("seed", [0, -1, 2**63 - 1, -(2**63)])
+async def test_every_64_bit_seed_is_a_seed(engine: Engine, seed: int) -> None:
+    told = await complete(engine, ask(engine, sampling=WARM, seed=seed))
+    assert told.finished().n_tokens == 16
+
+
+async def test_stop_across_tokens_cuts_the_text(engine: Engine) -> None:
+    whole = await complete(engine, ask(engine, logprobs=0))
+    boundary = whole.tokens()[6].offset - len(TEXT)
+    stop = whole.text()[boundary - 1 : boundary + 1]
+    cut = whole.text()[: whole.text().index(stop)]
+    told = await complete(engine, ask(engine, stops=(stop,)))
+    assert told.text() == cut
+    assert told.finished().reason == "stop"
+    assert told.finished().n_tokens <= 16
+    included = await complete(engine, ask(engine, stops=(stop,), include_stop=True))
+    assert included.text() == cut + stop
+
+
+async def test_end_token_ends_the_text_and_is_listed(engine: Engine) -> None:
+    first = (await complete(engine, ask(engine, logprobs=0, max_tokens=1))).tokens()[0]
+    told = await complete(engine, ask(engine, logprobs=0, end_ids=frozenset({first.id})))
+    assert told.text() == ""
+    assert [token.id for token in told.tokens()] == [first.id]
+    assert told.tokens()[0].offset == len(TEXT)
+    assert (told.finished().reason, told.finished().n_tokens, told.finished().n_scored) == ("stop", 0, 1)
+
+
+async def test_end_tokens_are_banned_until_min_tokens(engine: Engine) -> None:
+    first = (await complete(engine, ask(engine, logprobs=0, max_tokens=1))).tokens()[0]
+    told = await complete(engine, ask(engine, logprobs=0, end_ids=frozenset({first.id}), min_tokens=4))
+    assert told.finished().n_tokens >= 4
+    assert first.id not in [token.id for token in told.tokens()[:4]]
+
+
+async def test_bias_of_100_forces_a_token(engine: Engine) -> None:
+    forced = engine.tokenizer.encode("z", add_bos=False, parse_special=False)[0]
+    sampling = Sampling(temperature=1.0, logit_bias=((forced, 100.0),))
+    told = await complete(engine, ask(engine, logprobs=0, sampling=sampling, max_tokens=3))
+    assert [token.id for token in told.tokens()] == [forced] * 3
+
+
+async def test_bias_of_minus_100_bans_a_token(engine: Engine) -> None:
+    first = (await complete(engine, ask(engine, logprobs=0, max_tokens=1))).tokens()[0]
+    sampling = Sampling(temperature=0.0, logit_bias=((first.id, -100.0),))
+    told = await complete(engine, ask(engine, logprobs=0, sampling=sampling))
+    assert first.id not in [token.id for token in told.tokens()]
+
+
+@pytest.mark.parametrize(
+    "one_left",
+    [
+        pytest.param({"top_k": 1}, id="top_k"),
+        pytest.param({"top_p": 0.0}, id="top_p"),
+        pytest.param({"min_p": 1.0}, id="min_p"),
+    ],
+)
+async def test_cuts_that_leave_one_token_are_greedy(engine: Engine, one_left: dict[str, float]) -> None:
+    greedy = await complete(engine, ask(engine))
+    cut = await complete(engine, ask(engine, sampling=Sampling(temperature=1.0, **one_left)))  # type: ignore[arg-type]
+    assert cut.text() == greedy.text()
+
+
+async def test_leaving_early_frees_everything(engine: Engine) -> None:
+    async with engine.generate(ask(engine, n_candidates=2, max_tokens=200)) as generation:
+        assert isinstance(await anext(aiter(generation)), PromptDone)
+    await eventually(lambda: is_idle(engine))
+    assert (await complete(engine, ask(engine))).finished().reason == "length"
+
+
+async def test_leaving_before_anything_was_read_frees_everything(engine: Engine) -> None:
+    async with AsyncExitStack() as stack:
+        for _ in range(12):
+            await stack.enter_async_context(engine.generate(ask(engine, max_tokens=200)))
+    await eventually(lambda: is_idle(engine))
+    assert (await complete(engine, ask(engine))).finished().reason == "length"
+
+
+async def test_more_prompts_than_streams_are_all_served(engine: Engine) -> None:
+    requests = [ask(engine, TEXT[start:], max_tokens=4) for start in range(engine.capabilities.n_streams + 3)]
+    told = await asyncio.gather(*[tell(engine.generate(request)) for request in requests])
+    assert [each.finished().n_tokens for each in told] == [4] * len(requests)
+    await eventually(lambda: is_idle(engine))
+
+
+async def test_full_waiting_room_refuses_and_comes_back(open_engine: OpenEngine) -> None:
+    async with open_engine(max_waiting=2) as engine:
+        async with AsyncExitStack() as stack:
+            with pytest.raises(Overloaded) as refused:
+                await fill(engine, stack)
+            assert refused.value.retry_after >= 1
+        await eventually(lambda: is_idle(engine))
+        assert (await complete(engine, ask(engine))).finished().reason == "length"
+
+
+async def test_reserve_refuses_what_does_not_fit_and_keeps_nothing(open_engine: OpenEngine) -> None:
+    async with open_engine(max_waiting=2) as engine:
+        with pytest.raises(Overloaded):
+            engine.reserve(engine.capabilities.n_streams + 3)
+        for _ in range(100):
+            engine.reserve(1)
+        assert is_idle(engine)
+
+
+async def test_closed_engine_refuses(open_engine: OpenEngine) -> None:
+    async with open_engine(max_waiting=2) as engine:
+        await engine.aclose()
+        with pytest.raises(EngineFailed):
+            engine.generate(ask(engine))
+        assert engine.stats().state == "closed"
+
+
+async def test_closing_tells_whoever_still_reads(open_engine: OpenEngine) -> None:
+    async with open_engine(max_waiting=2) as engine, engine.generate(ask(engine, max_tokens=200)) as generation:
+        await engine.aclose()
+        with pytest.raises(EngineFailed):
+            [event async for event in generation]
+
+
+async def test_statistics_count_the_work(engine: Engine) -> None:
+    before = engine.stats()
+    request = ask(engine, n_candidates=2, max_tokens=5)
+    await complete(engine, request)
+    await eventually(lambda: is_idle(engine))
+    after = engine.stats()
+    assert after.state == "ready"
+    assert after.prompt_tokens - before.prompt_tokens == len(request.prompt)
+    assert after.completion_tokens - before.completion_tokens == 10
+
+
+async def test_fingerprint_is_ten_hex_digits(engine: Engine) -> None:
+    prefix, _, digits = engine.fingerprint.partition("_")
+    assert prefix == "fp"
+    assert len(digits) == 10
+    assert int(digits, 16) >= 0
