@@ -1,0 +1,306 @@
+"""llama.cpp behind two owners that free what they hold: `LlamaModel` and `LlamaContext`.
+
+The only module that imports llama_cpp. It knows shapes, pointers and error codes, and nothing of requests.
+Tokenizing is thread-safe; everything of a `LlamaContext` belongs to one thread.
+"""
+
+import ctypes
+from collections import deque
+from pathlib import Path
+
+import llama_cpp.llama_cpp as c
+import numpy as np
+from numpy.typing import NDArray
+
+from afterword.errors import ConfigurationError
+
+GGUF_MAGIC = b"GGUF"
+LOG_LEVEL_ERROR = 4  # enum ggml_log_level: 4 = error, 5 = continuation of the line before
+_recent_errors: deque[str] = deque(maxlen=20)
+
+
+def _remember_errors(level: int, text: bytes, _data: object) -> None:
+    """llama.cpp's log: kept only to explain a failure, never printed."""
+    if level == LOG_LEVEL_ERROR and text:
+        _recent_errors.append(text.decode("utf-8", "replace").strip())
+
+
+# llama.cpp keeps the pointer for the life of the process, so the callback must live as long.
+_LOG_CALLBACK = c.llama_log_callback(_remember_errors)
+
+
+def start_backend() -> None:
+    """Initialise llama.cpp's process-wide state. Calling it again changes nothing."""
+    c.llama_log_set(_LOG_CALLBACK, ctypes.c_void_p(0))
+    c.llama_backend_init()
+
+
+def build_info() -> str:
+    """llama.cpp's version and the instruction sets this build uses: part of the fingerprint."""
+    return f"{c.llama_version().decode()} {c.llama_print_system_info().decode()}"
+
+
+class LlamaModel:
+    """Weights and vocabulary of one GGUF file. `close` frees them; contexts must be closed before."""
+
+    def __init__(self, path: Path, *, vocab_only: bool = False) -> None:
+        """Raises `ConfigurationError` in one sentence if the file cannot be a model."""
+        _check_file(path)
+        start_backend()
+        params = c.llama_model_default_params()
+        params.vocab_only = vocab_only
+        _recent_errors.clear()
+        pointer = c.llama_model_load_from_file(str(path).encode(), params)
+        if not pointer:
+            reason = _recent_errors[0] if _recent_errors else "llama.cpp gives no reason"
+            raise ConfigurationError(f"The model file {path} cannot be loaded: {reason}.")
+        self._pointer: c.llama_model_p | None = pointer
+        vocab = c.llama_model_get_vocab(pointer)
+        assert vocab is not None
+        self.vocab: c.llama_vocab_p = vocab
+        self.n_vocab = int(c.llama_vocab_n_tokens(vocab))
+
+    @property
+    def pointer(self) -> "c.llama_model_p":
+        """The C handle; asserts that the model is open."""
+        assert self._pointer is not None, "the model is closed"
+        return self._pointer
+
+    @property
+    def n_ctx_train(self) -> int:
+        """Tokens of context the model was trained with."""
+        return int(c.llama_model_n_ctx_train(self.pointer))
+
+    @property
+    def size(self) -> int:
+        """Bytes of all tensors."""
+        return int(c.llama_model_size(self.pointer))
+
+    @property
+    def description(self) -> str:
+        """Architecture, parameters and quantisation, e.g. `llama 135M Q4_1`."""
+        buffer = ctypes.create_string_buffer(256)
+        c.llama_model_desc(self.pointer, buffer, 256)
+        return buffer.value.decode("utf-8", "replace")
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Bytes of KV cache one token takes in all layers with 16-bit keys and values."""
+        n_head = max(1, int(c.llama_model_n_head(self.pointer)))
+        head = int(c.llama_model_n_embd(self.pointer)) // n_head
+        architecture = self.metadata("general.architecture") or ""
+        key = int(self.metadata(f"{architecture}.attention.key_length") or head)
+        value = int(self.metadata(f"{architecture}.attention.value_length") or head)
+        layers = int(c.llama_model_n_layer(self.pointer))
+        return 2 * layers * max(1, int(c.llama_model_n_head_kv(self.pointer))) * (key + value)
+
+    @property
+    def float_weights(self) -> bool:
+        """Whether the matrices are F32, F16 or BF16, whose products depend on having one row or several."""
+        return int(c.llama_model_ftype(self.pointer)) in (0, 1, 32)
+
+    @property
+    def memory_can_be_cut(self) -> bool:
+        """Whether a sequence's KV can lose its end: not so in recurrent, hybrid and sliding-window models."""
+        recurrent = c.llama_model_is_recurrent(self.pointer) or c.llama_model_is_hybrid(self.pointer)
+        return not recurrent and int(c.llama_model_n_swa(self.pointer)) == 0
+
+    @property
+    def decoder_only(self) -> bool:
+        """Whether the model continues text (encoders and diffusion models do not)."""
+        encodes = c.llama_model_has_encoder(self.pointer) or c.llama_model_is_diffusion(self.pointer)
+        return bool(c.llama_model_has_decoder(self.pointer)) and not encodes
+
+    @property
+    def chat_template(self) -> str | None:
+        """The template that the file carries, if any."""
+        found = c.llama_model_chat_template(self.pointer, None)
+        return found.decode("utf-8", "replace") if found else None
+
+    def metadata(self, key: str) -> str | None:
+        """One GGUF value as text, None if the file has no such key."""
+        buffer = ctypes.create_string_buffer(1024)
+        length = c.llama_model_meta_val_str(self.pointer, key.encode(), buffer, 1024)
+        return buffer.value.decode("utf-8", "replace") if length >= 0 else None
+
+    def tokenize(self, text: str, *, parse_special: bool) -> list[int]:
+        """Ids of `text` without BOS or EOS. Any thread."""
+        data = text.encode("utf-8")
+        n_max = len(data) + 8
+        tokens = (ctypes.c_int32 * n_max)()
+        n = int(c.llama_tokenize(self.vocab, data, len(data), tokens, n_max, False, parse_special))
+        assert n >= 0, "a text never has more tokens than bytes"
+        return list(tokens[:n])
+
+    def piece(self, token: int) -> bytes:
+        """Bytes of one token; the spelled name of a control token. Any thread."""
+        buffer = ctypes.create_string_buffer(64)
+        n = int(c.llama_token_to_piece(self.vocab, token, buffer, 64, 0, True))
+        if n < 0:
+            buffer = ctypes.create_string_buffer(-n)
+            n = int(c.llama_token_to_piece(self.vocab, token, buffer, -n, 0, True))
+        return buffer.raw[:n]
+
+    def close(self) -> None:
+        """Free the weights. Calling it again changes nothing."""
+        if self._pointer is not None:
+            c.llama_model_free(self._pointer)
+            self._pointer = None
+
+
+def _check_file(path: Path) -> None:
+    if not path.is_file():
+        raise ConfigurationError(f"The model file {path} does not exist.")
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise ConfigurationError(f"The model file {path} cannot be read: {error.strerror}.") from error
+    if magic != GGUF_MAGIC:
+        raise ConfigurationError(f"The file {path} is not a GGUF model: it begins with {magic!r}, not {GGUF_MAGIC!r}.")
+
+
+class LlamaContext:
+    """One KV stream per sequence (`kv_unified` off), flash attention on. One thread only.
+
+    Streams are numbered 0..n_streams-1. Positions within a stream are contiguous from 0.
+    """
+
+    def __init__(self, model: LlamaModel, *, n_streams: int, n_ctx_stream: int, n_batch: int, n_threads: int) -> None:
+        """Allocates the KV cache. Raises `ConfigurationError` if llama.cpp cannot."""
+        params = c.llama_context_default_params()
+        params.n_ctx = n_streams * n_ctx_stream
+        params.n_batch = n_batch
+        params.n_ubatch = n_batch
+        params.n_seq_max = n_streams
+        params.n_threads = n_threads
+        params.n_threads_batch = n_threads
+        params.flash_attn_type = 1
+        params.kv_unified = False
+        params.no_perf = True
+        _recent_errors.clear()
+        pointer = c.llama_init_from_model(model.pointer, params)
+        if not pointer:
+            reason = _recent_errors[0] if _recent_errors else "llama.cpp gives no reason"
+            raise ConfigurationError(
+                f"No room for {n_streams} streams of {n_ctx_stream} tokens of context: {reason}. "
+                "Lower `context` or `parallel`."
+            )
+        self._pointer: c.llama_context_p | None = pointer
+        self._memory = c.llama_get_memory(pointer)
+        self._n_vocab = model.n_vocab
+        self.n_batch = n_batch
+        self.n_streams = n_streams
+        self.n_ctx_stream = int(c.llama_n_ctx_seq(pointer))
+        self._rows = _BatchRows(n_batch)
+
+    @property
+    def pointer(self) -> "c.llama_context_p":
+        """The C handle; asserts that the context is open."""
+        assert self._pointer is not None, "the context is closed"
+        return self._pointer
+
+    def decode(
+        self,
+        tokens: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        streams: NDArray[np.int32],
+        outputs: NDArray[np.int8],
+    ) -> NDArray[np.float32]:
+        """Compute rows (all arrays (n,), n <= n_batch); logits (sum(outputs), n_vocab) in row order.
+
+        The result is a view into llama.cpp's buffer, valid until the next call. Raises RuntimeError with
+        llama.cpp's code if it fails; the streams are then in an unknown state.
+        """
+        batch = self._rows.fill(tokens, positions, streams, outputs)
+        code = int(c.llama_decode(self.pointer, batch))
+        if code != 0:
+            raise RuntimeError(f"llama_decode failed with code {code}: {' '.join(_recent_errors)}")
+        n_outputs = int(outputs.sum())
+        if n_outputs == 0:
+            return np.empty((0, self._n_vocab), dtype=np.float32)
+        return np.ctypeslib.as_array(c.llama_get_logits(self.pointer), (n_outputs, self._n_vocab))
+
+    def truncate(self, stream: int, n: int) -> bool:
+        """Keep the first n tokens of a stream; False if this kind of memory cannot be cut there."""
+        return bool(c.llama_memory_seq_rm(self._memory, stream, n, -1))
+
+    def snapshot(self, stream: int) -> "ctypes.Array[ctypes.c_uint8]":
+        """All tokens of a stream as bytes that `restore` takes."""
+        size = int(c.llama_state_seq_get_size(self.pointer, stream))
+        data = (ctypes.c_uint8 * size)()
+        written = int(c.llama_state_seq_get_data(self.pointer, data, size, stream))
+        assert written == size
+        return data
+
+    def restore(self, stream: int, data: "ctypes.Array[ctypes.c_uint8]") -> None:
+        """Replace a stream's content by a snapshot; later results equal the original's to the bit."""
+        self.truncate(stream, 0)
+        read = int(c.llama_state_seq_set_data(self.pointer, data, len(data), stream))
+        if read != len(data):
+            raise RuntimeError("llama.cpp refused the snapshot of a stream")
+
+    def copy(self, source: int, target: int) -> None:
+        """Copy a whole stream, its unused cells included, on the next decode."""
+        c.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+
+    def close(self) -> None:
+        """Free the KV cache. Calling it again changes nothing."""
+        if self._pointer is not None:
+            c.llama_free(self._pointer)
+            self._pointer = None
+
+
+class _BatchRows:
+    """A llama_batch over numpy arrays that are filled anew for each call."""
+
+    def __init__(self, n_max: int) -> None:
+        self._tokens = np.zeros(n_max, dtype=np.int32)
+        self._positions = np.zeros(n_max, dtype=np.int32)
+        self._n_seq_id = np.ones(n_max, dtype=np.int32)
+        self._streams = np.zeros(n_max, dtype=np.int32)
+        self._outputs = np.zeros(n_max, dtype=np.int8)
+        # One pointer a row, each to that row's stream number.
+        first = self._streams.ctypes.data
+        self._stream_pointers = np.arange(first, first + 4 * n_max, 4, dtype=np.uint64)
+        self._batch = c.llama_batch()
+        self._batch.token = self._tokens.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
+        self._batch.pos = self._positions.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
+        self._batch.n_seq_id = self._n_seq_id.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
+        self._batch.seq_id = self._stream_pointers.ctypes.data_as(ctypes.POINTER(ctypes.POINTER(ctypes.c_int32)))
+        self._batch.logits = self._outputs.ctypes.data_as(ctypes.POINTER(ctypes.c_int8))
+
+    def fill(
+        self,
+        tokens: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        streams: NDArray[np.int32],
+        outputs: NDArray[np.int8],
+    ) -> "c.llama_batch":
+        n = len(tokens)
+        assert 0 < n <= len(self._tokens)
+        self._tokens[:n] = tokens
+        self._positions[:n] = positions
+        self._streams[:n] = streams
+        self._outputs[:n] = outputs
+        self._batch.n_tokens = n
+        return self._batch
+
+
+def vocabulary_flags(model: LlamaModel) -> tuple[frozenset[int], frozenset[int]]:
+    """(ids that end generation, ids of control tokens) of a model's vocabulary."""
+    ids = range(model.n_vocab)
+    ends = frozenset(i for i in ids if c.llama_vocab_is_eog(model.vocab, i))
+    control = frozenset(i for i in ids if c.llama_vocab_is_control(model.vocab, i))
+    return ends, control
+
+
+def special_token(model: LlamaModel, name: str) -> int | None:
+    """Id of `bos`, `eos`, `pad`, `fim_pre`, `fim_suf` or `fim_mid`; None if the vocabulary has none."""
+    token = int(getattr(c, f"llama_vocab_{name}")(model.vocab))
+    return token if token >= 0 else None
+
+
+def adds_bos(model: LlamaModel) -> bool:
+    """Whether the metadata asks for BOS in front of a text."""
+    return bool(c.llama_vocab_get_add_bos(model.vocab))

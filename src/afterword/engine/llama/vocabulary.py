@@ -1,0 +1,68 @@
+"""The tokenizer of a GGUF model, as the rest of the package sees it. Safe to use from any thread."""
+
+from afterword.engine.llama.binding import LlamaModel, adds_bos, special_token, vocabulary_flags
+from afterword.tokens import InfillTokens, spell_bytes
+
+SEPARATOR = "<|endoftext|>"
+
+
+class Vocabulary:
+    """`afterword.tokens.Tokenizer` over an open `LlamaModel`; see there for the fields' meaning."""
+
+    def __init__(self, model: LlamaModel) -> None:
+        self._model = model
+        self.n_vocab = model.n_vocab
+        self.bos_id = special_token(model, "bos")
+        self.eos_id = special_token(model, "eos")
+        self.pad_id = special_token(model, "pad")
+        self.add_bos = adds_bos(model)
+        self.infill = _infill(model)
+        self.end_ids, self._control = vocabulary_flags(model)
+        self.separator_id = self._separator()
+        self.chat_template = model.chat_template
+        self.name = model.metadata("tokenizer.ggml.pre") or model.metadata("tokenizer.ggml.model") or "unknown"
+        # Filled on demand: two threads that race write the same value.
+        self._pieces: list[bytes | None] = [None] * self.n_vocab
+        self._spelled: list[str | None] = [None] * self.n_vocab
+
+    def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:
+        """See `Tokenizer.encode`. Bytes that the vocabulary cannot spell are left out."""
+        tokens = self._model.tokenize(text, parse_special=parse_special)
+        if add_bos and self.bos_id is not None:
+            return [self.bos_id, *tokens]
+        return tokens
+
+    def piece(self, token: int) -> bytes:
+        """See `Tokenizer.piece`."""
+        known = self._pieces[token]
+        if known is None:
+            known = self._pieces[token] = self._model.piece(token)
+        return known
+
+    def is_control(self, token: int) -> bool:
+        """See `Tokenizer.is_control`."""
+        return token in self._control
+
+    def spell(self, token: int) -> str:
+        """See `Tokenizer.spell`."""
+        known = self._spelled[token]
+        if known is None:
+            known = self._spelled[token] = spell_bytes(self.piece(token))
+        return known
+
+    def _separator(self) -> int:
+        """SPEC section 2: the document separator, else BOS, else EOS."""
+        found = self._model.tokenize(SEPARATOR, parse_special=True)
+        if len(found) == 1 and found[0] in self._control:
+            return found[0]
+        for token in (self.bos_id, self.eos_id):
+            if token is not None:
+                return token
+        return 0
+
+
+def _infill(model: LlamaModel) -> InfillTokens | None:
+    prefix, suffix, middle = (special_token(model, name) for name in ("fim_pre", "fim_suf", "fim_mid"))
+    if prefix is None or suffix is None or middle is None:
+        return None
+    return InfillTokens(prefix, suffix, middle)
