@@ -1,0 +1,91 @@
+"""Who gets a stream, and what of the prompt is already there: first come, first served, with one exception.
+
+A sequence whose prompt shares a long prefix with one that is just being computed waits for it instead of computing it
+again; those behind it may go first, which costs it nothing. That one rule makes n, best_of and requests that arrive
+together prefill a shared prompt once. Engine thread only; no model.
+"""
+
+from afterword.engine.llama.kernels import TILE
+from afterword.engine.llama.kv import WORTH_COPYING, KVStreams, best_cut, common_prefix
+from afterword.engine.llama.runner import Runner
+from afterword.engine.llama.sequence import Sequence
+
+SCAN = 64
+"""Waiting sequences looked at in a step."""
+
+WORTH_WAITING = TILE
+"""Tokens of computing that waiting for another sequence's prefill must save."""
+
+
+class Admission:
+    """Moves sequences from the waiting room to streams. Owns neither list."""
+
+    def __init__(self, kv: KVStreams, runner: Runner) -> None:
+        self._kv = kv
+        self._runner = runner
+
+    def admit(self, waiting: list[Sequence], running: list[Sequence]) -> list[Sequence]:
+        """The sequences that now hold a stream, in order; the caller moves them."""
+        admitted: list[Sequence] = []
+        for sequence in waiting[:SCAN]:
+            if self._kv.n_free == 0:
+                break
+            if not self._waits(sequence, [*running, *admitted]):
+                self._enter(sequence)
+                admitted.append(sequence)
+        return admitted
+
+    def _waits(self, sequence: Sequence, running: list[Sequence]) -> bool:
+        """Whether another sequence is about to have a prefix that is worth waiting for."""
+        other = sequence.waits_for
+        if other is not None:
+            if other.stream is not None and other.prefilling and other.n_computed < sequence.waits_until:
+                return True
+            sequence.waits_for = None
+        leader = sequence.group.leader
+        if leader is not None and leader.stream is not None and leader.prefilling:
+            # The common case of n and best_of, without comparing prompts.
+            return sequence.n_prompt >= WORTH_COPYING
+        return self._find_better(sequence, running)
+
+    def _find_better(self, sequence: Sequence, running: list[Sequence]) -> bool:
+        prefilling = [other for other in running if other.prefilling]
+        if not prefilling:
+            return False
+        reuse = self._kv.best_reuse(sequence.demand)
+        cost_now = reuse.cost if reuse is not None else best_cut(sequence.demand, 0, tiled_end=0, n_exact=0).cost
+        for other in prefilling:
+            n, cost = _promise(other, sequence)
+            if n > other.n_computed and cost + WORTH_WAITING <= cost_now:
+                sequence.waits_for, sequence.waits_until = other, n
+                cost_now = cost
+        return sequence.waits_for is not None
+
+    def _enter(self, sequence: Sequence) -> None:
+        """Give the sequence a stream with as much of its prompt as can be reused."""
+        group, demand = sequence.group, sequence.demand
+        placement = self._kv.place(demand, self._kv.best_reuse(demand))
+        assert placement is not None, "a stream is free"
+        if placement.copy_from is not None:
+            self._runner.copy(placement.copy_from.id, placement.stream.id, placement.n_reused)
+        else:
+            self._runner.truncate(placement.stream.id, placement.n_reused)
+        self._kv.open(placement)
+        sequence.stream = placement.stream
+        sequence.n_computed = sequence.n_reused = placement.n_reused
+        if group.leader is None:
+            group.leader = sequence
+
+
+def _promise(other: Sequence, sequence: Sequence) -> tuple[int, float]:
+    """(tokens, cost of the rest) that `sequence` could reuse once `other` has processed its prompt."""
+    assert other.stream is not None
+    demand, stream = sequence.demand, other.stream
+    n_common = common_prefix(other.demand.prompt, demand.prompt)
+    n = min(n_common, sequence.n_prompt - 1)
+    if demand.score_top is not None:
+        covered = other.demand.score_top is not None and other.demand.score_top >= demand.score_top
+        n = min(n, n_common - 1) if covered else 0
+    n_exact = n if stream.n_exact == stream.n else min(n, stream.n_exact)
+    cut = best_cut(demand, max(n, 0), tiled_end=stream.tiled_end, n_exact=n_exact)
+    return cut.n, cut.cost

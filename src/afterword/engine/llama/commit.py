@@ -1,0 +1,117 @@
+"""What follows from a computed span: score rows, sampled tokens, events. Numbers only, no model. Engine thread only."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afterword.engine.events import Event, PromptDone, PromptScores
+from afterword.engine.llama.kv import KVStreams, ScoreRow, Stream
+from afterword.engine.llama.logprobs import LogSoftmax
+from afterword.engine.llama.runner import Computed
+from afterword.engine.llama.sequence import Reader, Sequence
+from afterword.errors import AfterwordError, InvalidRequest
+
+Message = tuple[Reader, Event | AfterwordError]
+"""One event for one reader, or the error that ends its group."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """What has been done since the start; see `EngineStats`."""
+
+    steps: int = 0
+    prompt_tokens: int = 0
+    prefill_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class Committer:
+    """Turns computed spans into the next state of their sequences and into messages."""
+
+    def __init__(self, kv: KVStreams, log_softmax: LogSoftmax) -> None:
+        self._kv = kv
+        self._log_softmax = log_softmax
+        self.counters = Counters()
+
+    def commit(self, computed: Computed) -> list[Message]:
+        """Take one span's result. A sequence that has ended is `candidate.finished`; the caller frees its stream."""
+        sequence, span = computed.span.sequence, computed.span
+        stream = sequence.stream
+        assert stream is not None
+        n_prompt_rows = max(0, min(span.n, sequence.n_prompt - span.start))
+        self._kv.append(stream, sequence.pending_tokens(span.n), exact=computed.exact)
+        sequence.n_computed += span.n
+        self.counters.prefill_tokens += n_prompt_rows
+        if sequence.scored and n_prompt_rows:
+            self._score(sequence, computed, stream)
+        messages: list[Message] = []
+        if n_prompt_rows and not sequence.prefilling and not sequence.group.prompt_done:
+            messages.append((sequence.group.reader, self._prompt_done(sequence, stream)))
+        if sequence.n_pending == 0:
+            messages += self._advance(sequence, computed.logits[-1:])
+        return messages
+
+    def _score(self, sequence: Sequence, computed: Computed, stream: Stream) -> None:
+        """Keep what each row says about the prompt token after it."""
+        k = sequence.demand.score_top
+        assert k is not None
+        prompt, start = sequence.demand.prompt, computed.span.start
+        n_followed = min(computed.span.n, sequence.n_prompt - 1 - start)
+        for i in range(n_followed):
+            row = computed.logits[i]
+            lse = self._log_softmax.lse(row)
+            follower = int(prompt[start + i + 1])
+            top = self._log_softmax.top(row, lse, k)
+            stream.rows[start + i] = ScoreRow(
+                follower,
+                self._log_softmax.logprob(row, lse, follower),
+                np.array([token for token, _ in top], dtype=np.int32),
+                np.array([logprob for _, logprob in top], dtype=np.float64),
+            )
+
+    def _prompt_done(self, sequence: Sequence, stream: Stream) -> PromptDone:
+        group = sequence.group
+        group.prompt_done = True
+        self.counters.prompt_tokens += sequence.n_prompt
+        self.counters.cached_tokens += sequence.n_reused
+        k = group.request.prompt_logprobs
+        scores = None if k is None else _prompt_scores(stream.rows[: sequence.n_prompt - 1], k)
+        return PromptDone(sequence.n_reused, scores)
+
+    def _advance(self, sequence: Sequence, rows: NDArray[np.float32]) -> list[Message]:
+        """Sample the next token, or end a sequence that may not have one."""
+        candidate, group = sequence.candidate, sequence.group
+        if group.request.max_tokens == 0:
+            return [(group.reader, s.candidate.finish_empty()) for s in group.sequences if not s.candidate.finished]
+        row = rows[0]
+        try:
+            token = sequence.sampler.sample(row, candidate.n_tokens)
+        except ValueError as error:
+            return [(group.reader, InvalidRequest(f"No token can be sampled: {error}.", param="logit_bias"))]
+        logprob: float | None = None
+        top: tuple[tuple[int, float], ...] = ()
+        if group.request.logprobs is not None:
+            lse = self._log_softmax.lse(row)
+            logprob = self._log_softmax.logprob(row, lse, token)
+            top = self._log_softmax.top(row, lse, group.request.logprobs)
+        n_before = candidate.n_tokens
+        events = candidate.accept(token, logprob, top)
+        self.counters.completion_tokens += candidate.n_tokens - n_before
+        if not candidate.finished:
+            sequence.sampler.accept(token)
+            sequence.last_token = token
+        return [(group.reader, event) for event in events]
+
+
+def _prompt_scores(rows: list[ScoreRow | None], k: int) -> PromptScores:
+    """The score rows of a whole prompt as arrays; k of each row's likeliest tokens, fewer in a smaller vocabulary."""
+    known = [row for row in rows if row is not None]
+    assert len(known) == len(rows), "every prompt position is scored"
+    width = min(k, len(known[0].ids)) if known else k
+    return PromptScores(
+        np.array([row.logprob for row in known], dtype=np.float64),
+        np.array([row.ids[:width] for row in known], dtype=np.int32).reshape(len(known), width),
+        np.array([row.logprobs[:width] for row in known], dtype=np.float64).reshape(len(known), width),
+    )

@@ -1,0 +1,256 @@
+"""The embedded engine: a thread that owns a llama.cpp context, and the handle that the event loop holds.
+
+Commands go in under one condition, events come out once a step. Nothing but the thread touches the scheduler, the
+context or a sequence. Knows no HTTP.
+"""
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import structlog
+
+from afterword.engine.base import Capabilities, EngineStats, Generation
+from afterword.engine.candidate import new_candidates
+from afterword.engine.events import Event
+from afterword.engine.llama.commit import Message
+from afterword.engine.llama.kv import Demand, KVStreams
+from afterword.engine.llama.random_stream import RandomStream
+from afterword.engine.llama.sampling import Sampler, Workspace
+from afterword.engine.llama.scheduler import Scheduler
+from afterword.engine.llama.sequence import Group, Sequence
+from afterword.engine.mailbox import Mailbox, MailboxGeneration, deliver, deliver_failure
+from afterword.engine.request import GenerationRequest
+from afterword.errors import AfterwordError, EngineFailed, Overloaded
+from afterword.tokens import Tokenizer
+
+WAIT_MEMORY = 0.9
+"""Weight of the past in the average waiting time."""
+
+log = structlog.get_logger("afterword.engine")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoopReader:
+    """A mailbox and the loop it lives on."""
+
+    loop: asyncio.AbstractEventLoop
+    mailbox: Mailbox
+
+
+@dataclass(slots=True)
+class _Room:
+    """What the event loop must know at once: how many sequences there is room for."""
+
+    posted: int = 0
+    """Sequences in commands that the thread has not taken yet."""
+    waiting: int = 0
+    """Sequences the scheduler had waiting after its latest step."""
+    running: int = 0
+
+
+class LlamaEngine:
+    """An `Engine` over any `Runner`: `loading.load_engine` makes one of a GGUF file, the tests of a fake runner."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        capabilities: Capabilities,
+        fingerprint: str,
+        make_scheduler: Callable[[], tuple[Scheduler, KVStreams, Callable[[], None]]],
+        *,
+        max_waiting: int,
+    ) -> None:
+        """`make_scheduler` runs on the engine's thread and returns what that thread then owns, and how to free it."""
+        self.tokenizer = tokenizer
+        self.capabilities = capabilities
+        self.fingerprint = fingerprint
+        self._max_waiting = max_waiting
+        self._workspace = Workspace(tokenizer.n_vocab)
+        self._changed = threading.Condition()
+        self._commands: list[Callable[[], None]] = []
+        self._room = _Room()
+        self._groups: dict[Group, None] = {}
+        self._failure: EngineFailed | None = None
+        self._closing = False
+        self._cancelled = 0
+        self._queue_seconds = 0.0
+        self._stats = EngineStats(state="ready", streams_free=capabilities.n_streams)
+        self._make_scheduler = make_scheduler
+        self._thread = threading.Thread(target=self._run, name="afterword-engine", daemon=True)
+        self._thread.start()
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        """See `Engine.generate`."""
+        if self._failure is not None:
+            raise self._failure
+        loop = asyncio.get_running_loop()
+        mailbox = Mailbox(loop, request.n_candidates)
+        group = Group(request, LoopReader(loop, mailbox), time.monotonic())
+        with self._changed:
+            self._check_room(request.n_candidates)
+            self._room.posted += request.n_candidates
+            self._commands.append(lambda: self._add(group))
+            self._changed.notify()
+        return MailboxGeneration(mailbox, lambda: self._post(lambda: self._cancel(group)))
+
+    def reserve(self, n_sequences: int) -> None:
+        """See `Engine.reserve`."""
+        with self._changed:
+            self._check_room(n_sequences)
+
+    def stats(self) -> EngineStats:
+        """See `Engine.stats`."""
+        return self._stats
+
+    async def aclose(self) -> None:
+        """Cancel everything, end the thread and free the model. Calling it again changes nothing."""
+        with self._changed:
+            self._closing = True
+            self._failure = self._failure or EngineFailed("The engine is closed.")
+            self._changed.notify()
+        await asyncio.to_thread(self._thread.join)
+
+    def _check_room(self, n_sequences: int) -> None:
+        """Raise `Overloaded` if that many more would have to wait beyond the limit. Called with the condition held."""
+        n_ahead = self._room.posted + self._room.waiting
+        n_free = self.capabilities.n_streams - self._room.running
+        if n_ahead + n_sequences - n_free > self._max_waiting:
+            raise Overloaded(
+                f"{n_ahead} sequences are waiting for a stream and {n_sequences} more would exceed the limit of "
+                f"{self._max_waiting}. Try again later.",
+                retry_after=max(1, math.ceil(self._queue_seconds)),
+            )
+
+    def _post(self, command: Callable[[], None]) -> None:
+        with self._changed:
+            self._commands.append(command)
+            self._changed.notify()
+
+    # Everything below runs on the engine's thread.
+
+    def _run(self) -> None:
+        scheduler, self._kv, free = self._make_scheduler()
+        self._scheduler = scheduler
+        try:
+            while self._take_commands():
+                messages = scheduler.step()
+                self._note_waits()
+                self._publish_stats("ready")
+                self._send(messages)
+            self._fail(EngineFailed("The engine is closed."))
+            self._publish_stats("closed")
+        except Exception as error:
+            log.error("engine failed", exc_info=error)
+            failure = EngineFailed("The engine failed; the server's log has the cause.")
+            failure.__cause__ = error
+            self._fail(failure)
+            self._publish_stats("failed")
+        finally:
+            free()
+
+    def _take_commands(self) -> bool:
+        """Run what was posted, waiting for it if there is nothing else to do; False when the engine closes."""
+        with self._changed:
+            while not self._commands and self._scheduler.idle and not self._closing:
+                self._changed.wait()
+            commands, self._commands = self._commands, []
+            if self._closing:
+                return False
+        for command in commands:
+            command()
+        with self._changed:
+            self._room.waiting = len(self._scheduler.waiting)
+            self._room.running = len(self._scheduler.running)
+        return True
+
+    def _add(self, group: Group) -> None:
+        request = group.request
+        prompt = np.array(request.prompt, dtype=np.int32)
+        for candidate in new_candidates(request, self.tokenizer):
+            sampler = Sampler(
+                request.sampling,
+                self._workspace,
+                RandomStream(request.seed, request.prompt_index, candidate.index),
+                prompt=request.prompt,
+                end_ids=request.end_ids,
+                min_tokens=request.min_tokens,
+            )
+            # Only one candidate scores the prompt; the others find it computed.
+            score_top = request.prompt_logprobs if candidate.index == 0 else None
+            demand = Demand(prompt, request.reproducible, score_top)
+            group.sequences.append(Sequence(group, candidate, sampler, demand))
+        with self._changed:
+            self._room.posted -= request.n_candidates
+        self._groups[group] = None
+        self._scheduler.add(group)
+
+    def _cancel(self, group: Group) -> None:
+        if group in self._groups:
+            del self._groups[group]
+            self._cancelled += 1
+            self._scheduler.cancel(group)
+
+    def _note_waits(self) -> None:
+        for sequence in self._scheduler.just_admitted:
+            waited = time.monotonic() - sequence.group.queued_at
+            self._queue_seconds = WAIT_MEMORY * self._queue_seconds + (1 - WAIT_MEMORY) * waited
+
+    def _send(self, messages: list[Message]) -> None:
+        """One call into each loop for everything that a step has to say."""
+        batches: dict[asyncio.AbstractEventLoop, dict[Mailbox, list[Event]]] = {}
+        failed: list[tuple[LoopReader, AfterwordError]] = []
+        for reader, message in messages:
+            assert isinstance(reader, LoopReader)
+            if isinstance(message, AfterwordError):
+                failed.append((reader, message))
+            else:
+                batches.setdefault(reader.loop, {}).setdefault(reader.mailbox, []).append(message)
+        for loop, batch in batches.items():
+            deliver(loop, list(batch.items()))
+        for reader, error in failed:
+            deliver_failure(reader.loop, [reader.mailbox], error)
+        if messages:
+            self._forget_finished()
+
+    def _forget_finished(self) -> None:
+        """Drop groups that need nothing more."""
+        held = {s.group for s in self._scheduler.running} | {s.group for s in self._scheduler.waiting}
+        self._groups = {group: None for group in self._groups if group in held}
+
+    def _fail(self, failure: EngineFailed) -> None:
+        """Tell everybody who waits, and everybody who comes."""
+        with self._changed:
+            self._failure = failure
+            commands, self._commands = self._commands, []
+        for command in commands:
+            command()
+        for group in self._groups:
+            reader = group.reader
+            assert isinstance(reader, LoopReader)
+            self._scheduler.cancel(group)
+            deliver_failure(reader.loop, [reader.mailbox], failure)
+        self._groups.clear()
+
+    def _publish_stats(self, state: str) -> None:
+        scheduler, kv, counters = self._scheduler, self._kv, self._scheduler.counters
+        with self._changed:
+            self._room.waiting, self._room.running = len(scheduler.waiting), len(scheduler.running)
+        self._stats = EngineStats(
+            state=state,
+            running=len(scheduler.running),
+            waiting=len(scheduler.waiting),
+            steps=counters.steps,
+            prompt_tokens=counters.prompt_tokens,
+            prefill_tokens=counters.prefill_tokens,
+            cached_tokens=counters.cached_tokens,
+            completion_tokens=counters.completion_tokens,
+            streams_free=kv.n_free - kv.n_idle,
+            streams_idle=kv.n_idle,
+            cancelled=self._cancelled,
+            queue_seconds=self._queue_seconds,
+        )

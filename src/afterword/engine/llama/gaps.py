@@ -1,0 +1,65 @@
+"""Keeps running streams next to each other, because llama.cpp computes each run of consecutive ids apart.
+
+Measured with 8 sequences of 300 tokens: streams 0-7 take 69 ms a step, every second one of 0-15 takes 132 ms. Moving
+a sequence costs a snapshot and a restore, about the time of a step. Engine thread only; no model.
+"""
+
+from collections.abc import Sequence as SequenceOf
+
+from afterword.engine.llama.kv import KVStreams
+from afterword.engine.llama.runner import Runner
+from afterword.engine.llama.sequence import Sequence
+
+TOKENS_A_STEP = 256
+"""Tokens whose move takes about as long as a run of its own adds to a step."""
+
+WORTH_STEPS = 4
+"""Steps a move must be worth beyond its own cost, so that sequences about to end stay where they are."""
+
+
+def close_gap(kv: KVStreams, runner: Runner, running: SequenceOf[Sequence]) -> None:
+    """Move one sequence next to the others if that pays; called once a step, so gaps close one by one."""
+    by_stream = {s.stream.id: s for s in running if s.stream is not None}
+    if len(by_stream) < 2:
+        return
+    move = _best_move(sorted(by_stream))
+    if move is None:
+        return
+    source, target = kv.stream(move[0]), kv.stream(move[1])
+    sequence = by_stream[source.id]
+    steps_left = sequence.group.request.max_tokens - sequence.candidate.n_tokens
+    if steps_left < WORTH_STEPS + (source.n + target.n) // TOKENS_A_STEP:
+        return
+    runner.exchange(source.id, target.id, source.n, target.n)
+    kv.exchange(source, target)
+    sequence.stream = target
+
+
+def _best_move(ids: list[int]) -> tuple[int, int] | None:
+    """(from, to) that leaves fewer runs: the last run's single stream into a hole before it; None if none does."""
+    runs = _runs(ids)
+    if len(runs) < 2:
+        return None
+    last = runs[-1]
+    taken = set(ids)
+    for target in range(last[0]):
+        if target in taken:
+            continue
+        moved = sorted((taken - {last[-1]}) | {target})
+        if len(_runs(moved)) < len(runs):
+            return last[-1], target
+    if len(last) > 1:
+        hole = next((i for i in range(last[0]) if i not in taken), None)
+        return None if hole is None else (last[-1], hole)
+    return None
+
+
+def _runs(ids: list[int]) -> list[list[int]]:
+    """Ascending ids cut where they are not consecutive."""
+    runs: list[list[int]] = []
+    for i in ids:
+        if runs and i == runs[-1][-1] + 1:
+            runs[-1].append(i)
+        else:
+            runs.append([i])
+    return runs

@@ -1,0 +1,64 @@
+"""What decides a model's numbers, as hashes: of the file, and of everything together. Remembers slow answers in a file.
+
+The memory is a JSON file in the cache directory; losing or damaging it costs time, never correctness.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+SAMPLER_VERSION = 1
+"""Raised whenever the same logits and seed may give another token than before."""
+
+
+class Notebook:
+    """Answers that take long to work out, kept between starts under a key that names all they depend on."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "notebook.json"
+
+    def recall(self, key: str, work_out: Callable[[], str]) -> str:
+        """The answer noted under `key`, else worked out and noted. A directory that cannot be written is no error."""
+        notes = self._read()
+        if key not in notes:
+            notes[key] = work_out()
+            self._write(notes)
+        return notes[key]
+
+    def _read(self) -> dict[str, str]:
+        try:
+            notes = json.loads(self._path.read_text())
+        except (OSError, ValueError):
+            return {}
+        if not isinstance(notes, dict):
+            return {}
+        return {str(key): str(value) for key, value in notes.items()}
+
+    def _write(self, notes: dict[str, str]) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+            temporary.write_text(json.dumps(notes, indent=1))
+            temporary.replace(self._path)
+        except OSError:
+            return
+
+
+def file_hash(path: Path, notebook: Notebook) -> str:
+    """SHA-256 of a file in hex; worked out again only when its size or time of change differ."""
+    status = path.stat()
+    key = f"sha256 {path.resolve()} {status.st_size} {status.st_mtime_ns}"
+    return notebook.recall(key, lambda: _sha256(path))
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fingerprint(*parts: object) -> str:
+    """`fp_` + 10 hex digits over all parts (SPEC section 3)."""
+    text = "\x1f".join(str(part) for part in (SAMPLER_VERSION, *parts))
+    return "fp_" + hashlib.sha256(text.encode()).hexdigest()[:10]

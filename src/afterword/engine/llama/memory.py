@@ -1,0 +1,64 @@
+"""How many tokens of context each stream gets, and how many streams there are, from a memory budget. Pure."""
+
+from dataclasses import dataclass
+
+from afterword.errors import ConfigurationError
+
+DEFAULT_CONTEXT = 4096
+"""Tokens of context when none is asked for and the model was trained with more: KV cells are cleared at start, which
+takes about a second a GiB."""
+
+SMALLEST_CONTEXT = 256
+"""llama.cpp allots cells in blocks of this size."""
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a model takes, in bytes."""
+
+    weights: int
+    kv_per_token: int
+    compute: int
+    """Buffers of a forward pass."""
+    n_ctx_train: int
+    """Tokens of context it was trained with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a model gets."""
+
+    context: int
+    """Tokens a stream may hold."""
+    n_streams: int
+    total: int
+    """Bytes of weights, cells and buffers together."""
+
+
+def share_out(need: Need, *, context: int | None, parallel: int, budget: int | None) -> Share:
+    """As many of the streams as fit; the context as asked for, or the default, shortened if one stream must be.
+
+    `budget` in bytes, None: no limit. Raises `ConfigurationError` if not even one stream fits.
+    """
+    wanted = min(DEFAULT_CONTEXT, need.n_ctx_train) if context is None else context
+    fixed = need.weights + need.compute
+    n_cells = (budget - fixed) // need.kv_per_token if budget is not None else parallel * cells(wanted)
+    n_streams = min(parallel, n_cells // cells(wanted))
+    if n_streams < 1 and context is None:
+        wanted = n_cells // SMALLEST_CONTEXT * SMALLEST_CONTEXT - 1
+        n_streams = 1 if wanted >= SMALLEST_CONTEXT - 1 else 0
+    if n_streams < 1:
+        total = fixed + cells(wanted) * need.kv_per_token
+        assert budget is not None
+        raise ConfigurationError(
+            f"One stream of {max(wanted, SMALLEST_CONTEXT)} tokens of context needs {total // MIB} MiB with the "
+            f"model's weights, but the memory budget is {budget // MIB} MiB: lower `context` or raise `memory`."
+        )
+    return Share(wanted, n_streams, fixed + n_streams * cells(wanted) * need.kv_per_token)
+
+
+def cells(context: int) -> int:
+    """KV cells of a stream for that many tokens: one more for a row that is cut off again, in whole blocks."""
+    return -(-(context + 1) // SMALLEST_CONTEXT) * SMALLEST_CONTEXT

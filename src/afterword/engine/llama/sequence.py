@@ -1,0 +1,97 @@
+"""One candidate on its way through the engine, and the group of candidates that share a prompt.
+
+All state of a running completion lives here and dies with it. Engine thread only.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afterword.engine.candidate import Candidate
+from afterword.engine.llama.kv import Demand, Stream
+from afterword.engine.llama.sampling import Sampler
+from afterword.engine.request import GenerationRequest
+
+
+class Reader(Protocol):
+    """Whoever receives a group's events; only passed through here."""
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """One `GenerationRequest` in the engine."""
+
+    request: GenerationRequest
+    reader: Reader
+    queued_at: float
+    """Seconds on the monotonic clock."""
+    sequences: list["Sequence"] = field(default_factory=list)
+    prompt_done: bool = False
+    """`PromptDone` has been sent: some sequence has processed the prompt."""
+    leader: "Sequence | None" = None
+    """The first sequence to be admitted: it is scored, and the others wait for its prefill."""
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """One candidate: it has `n_tokens`, its stream has `n_computed` of them, a step computes some of the difference."""
+
+    group: Group
+    candidate: Candidate
+    sampler: Sampler
+    demand: Demand
+    """What it asks of the prefix cache; `demand.prompt` is the prompt."""
+    stream: Stream | None = None
+    n_computed: int = 0
+    last_token: int = -1
+    """The sampled token that is not in the stream yet; meaningful once the prompt is computed."""
+    n_reused: int = 0
+    waits_for: "Sequence | None" = None
+    """A running sequence that is computing a prefix worth waiting for."""
+    waits_until: int = 0
+    """`waits_for.n_computed` at which waiting ends."""
+
+    @property
+    def n_prompt(self) -> int:
+        """Tokens of the prompt."""
+        return len(self.demand.prompt)
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens it has: the prompt and every sampled token that must be computed to go on."""
+        return self.n_prompt + self.candidate.n_tokens
+
+    @property
+    def n_pending(self) -> int:
+        """Tokens it has but its stream has not."""
+        return self.n_tokens - self.n_computed
+
+    @property
+    def prefilling(self) -> bool:
+        """Whether part of its prompt is still to be computed."""
+        return self.n_computed < self.n_prompt
+
+    @property
+    def scored(self) -> bool:
+        """Whether its prompt's log-probabilities are wanted from it."""
+        return self.demand.score_top is not None
+
+    def pending_tokens(self, n: int) -> NDArray[np.int32]:
+        """The next n tokens to compute."""
+        if self.prefilling:
+            return self.demand.prompt[self.n_computed : self.n_computed + n]
+        assert n == 1
+        return np.array([self.last_token], dtype=np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The slice of one sequence that goes into a step."""
+
+    sequence: Sequence
+    start: int
+    n: int
+    outputs: NDArray[np.int8]
+    """(n,) 1 where the logits after that token are wanted."""
