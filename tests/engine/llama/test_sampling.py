@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from afterword.engine.llama.random_stream import RandomStream
-from afterword.engine.llama.sampling import Sampler, Workspace
+from afterword.engine.llama.sampling import EveryTokenBanned, Sampler, Workspace
 from afterword.engine.request import Sampling
 
 INF = float("inf")
@@ -372,5 +372,6 @@ def test_no_token_is_an_error_never_a_guess(
         end_ids=frozenset({1}),
         min_tokens=min_tokens,
     )
-    with pytest.raises(ValueError, match=f"^{message}$"):
+    with pytest.raises(ValueError, match=f"^{message}$") as caught:
         sampler.sample(frozen(logits), 0)
+    assert isinstance(caught.value, EveryTokenBanned) == message.startswith("logit_bias")

@@ -26,6 +26,10 @@ _DEEPEST = 104.0
 _DEPTH_STEP = 3.0
 
 
+class EveryTokenBanned(ValueError):
+    """The request's own rules leave its candidate no token: the client's mistake, unlike broken logits."""
+
+
 class Randomness(Protocol):
     """Where draws come from; `RandomStream` in the server."""
 
@@ -86,14 +90,14 @@ class Sampler:
     def sample(self, row: NDArray[np.float32], position: int) -> int:
         """The next token's id, given its (n_vocab,) raw logits and how many tokens were sampled before it.
 
-        Neither the row nor the sampler changes. Raises `ValueError` if no token may be sampled or the row
-        holds NaN or plus infinity.
+        Neither the row nor the sampler changes. Raises `EveryTokenBanned` if the request leaves no token, a
+        plain `ValueError` if the row is no distribution.
         """
         scores = self._scores(row, position)
         likeliest = int(scores.argmax())
         peak = scores[likeliest]
         if not np.isfinite(peak):
-            raise ValueError(self._why_none(row, position))
+            raise self._nothing_to_sample(row, position)
         if self._keeps_one:
             return likeliest
         self._weigh(scores, peak)
@@ -114,13 +118,14 @@ class Sampler:
             scores[self._end_ids] = -np.inf
         return scores
 
-    def _why_none(self, row: NDArray[np.float32], position: int) -> str:
-        """Why no token can be sampled from this row."""
-        if not np.isfinite(row.max()):
-            return f"the model's logits have {row.max()} as their largest value"
-        if position < self._min_tokens:
-            return "logit_bias and min_tokens together ban every token"
-        return "logit_bias bans every token"
+    def _nothing_to_sample(self, row: NDArray[np.float32], position: int) -> ValueError:
+        """Whose fault it is that no token of this row can be sampled."""
+        peak = row.max()
+        if not np.isfinite(peak):
+            return ValueError(f"the model's logits have {peak} as their largest value")
+        if position < self._min_tokens and self._end_ids:
+            return EveryTokenBanned("logit_bias and min_tokens together ban every token")
+        return EveryTokenBanned("logit_bias bans every token")
 
     def _weigh(self, scores: NDArray[np.float32], peak: np.float32) -> None:
         """Fill `shifted` and `weights`. The likeliest token's weight is 1, so a tiny temperature cannot overflow."""
