@@ -144,6 +144,12 @@ def test_nothing_to_sample_ends_at_once() -> None:
     assert candidate.finished
 
 
+def test_next_token_starts_at_the_end_of_the_decoded_text() -> None:
+    candidate = Candidate(0, generation_request(b"p", text_offset=7, stops=("xyz",)), ByteTokenizer())
+    candidate.accept(ord("x"), None, ())
+    assert candidate.offset == 8
+
+
 def test_candidates_of_a_request_are_numbered_and_independent() -> None:
     first, second = new_candidates(generation_request(b"p", n_candidates=2, stops=("ab",)), ByteTokenizer())
     assert [first.index, second.index] == [0, 1]
