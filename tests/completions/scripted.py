@@ -133,9 +133,11 @@ def body(**fields: Any) -> CompletionBody:
     return parse_body(fields, strict=False)
 
 
-def completion(model: ServedModel | None = None, limits: Limits | None = None, **fields: Any) -> Completion:
-    """The request of these fields, resolved; with a seed unless they have one."""
-    return resolve(body(**({"seed": 0} | fields)), model or served(), limits or Limits())
+def completion(*where: ServedModel | Limits, **fields: Any) -> Completion:
+    """The request of these fields, resolved; with a seed unless they have one. `where` replaces model and limits."""
+    model = next((part for part in where if isinstance(part, ServedModel)), served())
+    limits = next((part for part in where if isinstance(part, Limits)), Limits())
+    return resolve(body(**({"seed": 0} | fields)), model, limits)
 
 
 def scores(n_prompt: int, k: int) -> PromptScores:

@@ -11,6 +11,9 @@ from afterword.completions.request import Completion
 from afterword.engine.base import Engine, Generation
 from afterword.engine.events import Event
 
+READ_AHEAD = 2
+"""Events of one prompt that wait beside the others': its last text and its end, which come together."""
+
 
 @asynccontextmanager
 async def run(completion: Completion, engine: Engine) -> AsyncIterator[AsyncIterator[tuple[int, Event]]]:
@@ -49,12 +52,14 @@ class _Single:
 class _Merged:
     """The events of several prompts as they come, one task per prompt.
 
-    The queue is short and its waiting room first come, first served: a busy prompt cannot keep a quiet one back, and
-    for a slow reader the events wait, and are merged, in the engine's own mailboxes.
+    First come, first served, and no prompt has more than a few events in the queue: a busy one cannot keep a quiet one
+    back, and for a slow reader the events wait, and are merged, in the engine's own mailboxes.
     """
 
     def __init__(self, generations: Sequence[Generation]) -> None:
-        self._queue: asyncio.Queue[tuple[int, Event] | None] = asyncio.Queue(maxsize=len(generations))
+        self._queue: asyncio.Queue[tuple[int, Event] | None] = asyncio.Queue()
+        self._room = [asyncio.Semaphore(READ_AHEAD) for _ in generations]
+        """Events that each prompt may still put into the queue."""
         self._n_open = len(generations)
         self._failure: Exception | None = None
         self._tasks = [asyncio.create_task(self._forward(i, one)) for i, one in enumerate(generations)]
@@ -66,6 +71,7 @@ class _Merged:
         while self._n_open > 0:
             item = await self._queue.get()
             if item is not None:
+                self._room[item[0]].release()
                 return item
             self._n_open -= 1
             if self._failure is not None:
@@ -82,7 +88,8 @@ class _Merged:
         """Put one prompt's events into the queue, then None: this prompt has ended, well or not."""
         try:
             async for event in generation:
-                await self._queue.put((prompt_index, event))
+                await self._room[prompt_index].acquire()
+                self._queue.put_nowait((prompt_index, event))
         except Exception as error:
             self._failure = error
-        await self._queue.put(None)
+        self._queue.put_nowait(None)
