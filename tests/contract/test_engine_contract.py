@@ -13,7 +13,7 @@ from tests.fakes import Told, complete, eventually, generation_request, tell
 from afterword.engine.base import Engine
 from afterword.engine.events import Chunk, Finished, PromptDone
 from afterword.engine.request import GenerationRequest, Sampling
-from afterword.errors import EngineFailed, Overloaded
+from afterword.errors import EngineFailed, InvalidRequest, Overloaded
 from afterword.tokens import visible_bytes
 
 TEXT = "The quick brown fox jumps over the lazy dog"
@@ -281,6 +281,15 @@ async def test_cuts_that_leave_one_token_are_greedy(engine: Engine, one_left: di
     greedy = await complete(engine, ask(engine))
     cut = await complete(engine, ask(engine, sampling=Sampling(temperature=1.0, **one_left)))  # type: ignore[arg-type]
     assert cut.text() == greedy.text()
+
+
+async def test_request_that_bans_every_token_is_refused_and_the_next_one_served(engine: Engine) -> None:
+    bans = tuple((token, -100.0) for token in range(engine.tokenizer.n_vocab))
+    with pytest.raises(InvalidRequest, match="bans every token") as refusal:
+        await complete(engine, ask(engine, sampling=Sampling(logit_bias=bans), n_candidates=2))
+    assert refusal.value.param == "logit_bias"
+    await eventually(lambda: is_idle(engine))
+    assert (await complete(engine, ask(engine, max_tokens=1))).prompt.scores is None
 
 
 async def test_leaving_early_frees_everything(engine: Engine) -> None:

@@ -20,7 +20,7 @@ from afterword.engine.llama.random_stream import RandomStream
 from afterword.engine.llama.sampling import Sampler, Workspace
 from afterword.engine.mailbox import Mailbox, MailboxGeneration
 from afterword.engine.request import GenerationRequest, Sampling
-from afterword.errors import EngineFailed, Overloaded
+from afterword.errors import EngineFailed, InvalidRequest, Overloaded
 from afterword.tokens import ByteTokenizer, Tokenizer
 
 _SCORED_AT_ONCE = 256
@@ -141,6 +141,8 @@ class EchoEngine:
     async def _run(self, job: "_Job") -> None:
         try:
             await self._complete(job)
+        except InvalidRequest as refusal:
+            job.mailbox.fail(refusal)
         except Exception as error:  # whatever it is, the reader must hear of it and the others go on
             failure = EngineFailed("The engine could not finish this completion.")
             failure.__cause__ = error

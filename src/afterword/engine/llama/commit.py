@@ -9,8 +9,9 @@ from afterword.engine.events import Event, PromptDone, PromptScores
 from afterword.engine.llama.kv import KVStreams, ScoreRow, Stream
 from afterword.engine.llama.logprobs import LogSoftmax
 from afterword.engine.llama.runner import Computed
+from afterword.engine.llama.sampling import EveryTokenBanned
 from afterword.engine.llama.sequence import Reader, Sequence
-from afterword.errors import AfterwordError, InvalidRequest
+from afterword.errors import AfterwordError
 
 Message = tuple[Reader, Event | AfterwordError]
 """One event for one reader, or the error that ends its group."""
@@ -88,8 +89,8 @@ class Committer:
         row = rows[0]
         try:
             token = sequence.sampler.sample(row, candidate.n_tokens)
-        except ValueError as error:
-            return [(group.reader, InvalidRequest(f"No token can be sampled: {error}.", param="logit_bias"))]
+        except EveryTokenBanned as refusal:
+            return [(group.reader, refusal)]
         logprob: float | None = None
         top: tuple[tuple[int, float], ...] = ()
         if group.request.logprobs is not None:

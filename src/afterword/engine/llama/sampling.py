@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from afterword.engine.llama.adjustment import Adjustment
 from afterword.engine.llama.largest import in_order, largest
 from afterword.engine.request import Sampling
+from afterword.errors import InvalidRequest
 
 _BLOCK = 64
 
@@ -26,8 +27,11 @@ _DEEPEST = 104.0
 _DEPTH_STEP = 3.0
 
 
-class EveryTokenBanned(ValueError):
+class EveryTokenBanned(InvalidRequest):
     """The request's own rules leave its candidate no token: the client's mistake, unlike broken logits."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, param="logit_bias")
 
 
 class Randomness(Protocol):
@@ -118,14 +122,14 @@ class Sampler:
             scores[self._end_ids] = -np.inf
         return scores
 
-    def _nothing_to_sample(self, row: NDArray[np.float32], position: int) -> ValueError:
+    def _nothing_to_sample(self, row: NDArray[np.float32], position: int) -> ValueError | EveryTokenBanned:
         """Whose fault it is that no token of this row can be sampled."""
         peak = row.max()
         if not np.isfinite(peak):
             return ValueError(f"the model's logits have {peak} as their largest value")
         if position < self._min_tokens and self._end_ids:
-            return EveryTokenBanned("logit_bias and min_tokens together ban every token")
-        return EveryTokenBanned("logit_bias bans every token")
+            return EveryTokenBanned("logit_bias and min_tokens together ban every token.")
+        return EveryTokenBanned("logit_bias bans every token.")
 
     def _weigh(self, scores: NDArray[np.float32], peak: np.float32) -> None:
         """Fill `shifted` and `weights`. The likeliest token's weight is 1, so a tiny temperature cannot overflow."""
