@@ -29,7 +29,8 @@ async def welcome(request: Request) -> Response:
     return _json(200, about)
 
 
-@router.api_route("/health", methods=["GET", "HEAD"])
+@router.get("/health")
+@router.head("/health", include_in_schema=False)
 async def health(request: Request) -> Response:
     """200 while every engine is alive, loading included; 503 once one has failed."""
     states = _states(serving(request))
@@ -37,7 +38,8 @@ async def health(request: Request) -> Response:
     return _json(503 if failed else 200, {"status": "failed" if failed else "ok", "models": states})
 
 
-@router.api_route("/ready", methods=["GET", "HEAD"])
+@router.get("/ready")
+@router.head("/ready", include_in_schema=False)
 async def ready(request: Request) -> Response:
     """200 once every engine takes requests; 503 before, and after one has failed or closed."""
     states = _states(serving(request))

@@ -31,9 +31,11 @@ async def tokenize(request: Request) -> Response:
     prompt = data.get("prompt")
     if not isinstance(prompt, str):
         raise InvalidRequest("'prompt' must be a string.", param="prompt", code="invalid_type")
-    add_bos = tokenizer.add_bos and _flag(data, "add_special_tokens", default=True)
+    special = _flag(data, "add_special_tokens", default=True)
     spelled = _flag(data, "return_token_strs", default=False)
-    tokens = await asyncio.to_thread(tokenizer.encode, prompt, add_bos=add_bos, parse_special=True)
+    tokens = await asyncio.to_thread(
+        tokenizer.encode, prompt, add_bos=special and tokenizer.add_bos, parse_special=True
+    )
     return _json(
         {
             "count": len(tokens),

@@ -1,0 +1,173 @@
+"""The completions routes in process: answers, their headers, and the models they go to."""
+
+import re
+from typing import Any
+
+import pytest
+from tests.api.folding import chunks_of, fold
+from tests.api.served import app_of, assert_error, client_of
+
+from afterword.engine.echo import EchoEngine
+
+GREEDY = {"prompt": "hello ", "max_tokens": 4, "temperature": 0}
+
+REQUESTS: list[Any] = [
+    pytest.param(GREEDY, id="greedy"),
+    pytest.param({"prompt": "hello", "seed": 1}, id="sampled"),
+    pytest.param({"prompt": "hello", "seed": 1, "logprobs": 0}, id="logprobs 0"),
+    pytest.param({"prompt": "hello", "seed": 1, "logprobs": 3}, id="logprobs 3"),
+    pytest.param({"prompt": "hello", "seed": 1, "echo": True}, id="echo"),
+    pytest.param({"prompt": "hello", "seed": 1, "echo": True, "logprobs": 2}, id="echo with logprobs"),
+    pytest.param({"prompt": "hello", "echo": True, "logprobs": 2, "max_tokens": 0}, id="scoring"),
+    pytest.param({"prompt": "hello", "max_tokens": 0}, id="nothing"),
+    pytest.param({"prompt": ["hello", "world"], "n": 3, "seed": 5, "logprobs": 1}, id="batch with n"),
+    pytest.param({"prompt": [[104, 105], [195]], "seed": 5, "logprobs": 1, "echo": True}, id="token arrays"),
+    pytest.param({"prompt": "héllo\u2028", "temperature": 0, "logprobs": 2, "max_tokens": 9}, id="split characters"),
+    pytest.param({"prompt": "hello ", "temperature": 0, "stop": ["lo"], "logprobs": 1}, id="stop"),
+    pytest.param({"prompt": "hello ", "temperature": 0, "stop": "o h", "include_stop_str_in_output": True}, id="in"),
+    pytest.param({"prompt": "hi", "temperature": 0, "logit_bias": {"256": 100}, "logprobs": 1}, id="end of text"),
+    pytest.param({"prompt": "hello", "seed": 1, "prompt_logprobs": 2}, id="prompt_logprobs"),
+    pytest.param({}, id="no prompt"),
+]
+
+
+def shown(body: dict[str, Any]) -> dict[str, Any]:
+    """What must not depend on how the answer was sent."""
+    return {"choices": body["choices"], "usage": body["usage"]}
+
+
+@pytest.mark.parametrize("request_body", REQUESTS)
+async def test_the_fold_of_the_stream_is_the_plain_body(request_body: dict[str, Any]) -> None:
+    asked = {"seed": 1} | request_body
+    async with client_of(app_of()) as client:
+        plain = await client.post("/v1/completions", json=asked)
+        streaming = asked | {"stream": True, "stream_options": {"include_usage": True}}
+        stream = await client.post("/v1/completions", json=streaming)
+    assert plain.status_code == stream.status_code == 200, plain.text + stream.text
+    assert fold(chunks_of(stream.text)) == shown(plain.json())
+
+
+async def test_a_plain_answer_from_end_to_end() -> None:
+    async with client_of(app_of()) as client:
+        response = await client.post("/v1/completions", json=GREEDY)
+    body = response.json()
+    assert response.headers["content-type"] == "application/json"
+    assert list(body) == ["id", "object", "created", "model", "system_fingerprint", "choices", "usage"]
+    assert re.fullmatch("cmpl-[A-Za-z0-9]{29}", body["id"])
+    assert re.fullmatch("fp_[0-9a-f]{10}", body["system_fingerprint"])
+    assert body["choices"] == [{"text": "hell", "index": 0, "logprobs": None, "finish_reason": "length"}]
+    assert [body["usage"][f"{part}_tokens"] for part in ("prompt", "completion", "total")] == [6, 4, 10]
+
+
+async def test_all_chunks_of_a_stream_share_their_head() -> None:
+    async with client_of(app_of()) as client:
+        response = await client.post("/v1/completions", json=GREEDY | {"stream": True, "n": 2})
+    assert response.headers["content-type"] == "text/event-stream"
+    chunks = chunks_of(response.text)
+    assert len({(c["id"], c["created"], c["model"], c["system_fingerprint"]) for c in chunks}) == 1
+    assert {tuple(c) for c in chunks} == {
+        ("id", "object", "created", "choices", "model", "system_fingerprint", "obfuscation")
+    }
+
+
+@pytest.mark.parametrize("logprobs", [0, 1])
+async def test_a_chunk_has_one_token_at_most_if_logprobs_are_asked_for(logprobs: int) -> None:
+    asked = {"prompt": "hello ", "temperature": 0, "stop": ["lol"], "logprobs": logprobs, "stream": True}
+    async with client_of(app_of()) as client:
+        response = await client.post("/v1/completions", json=asked)
+    counts = [len(chunk["choices"][0]["logprobs"]["tokens"]) for chunk in chunks_of(response.text)]
+    assert max(counts) == 1
+    assert sum(counts) == 16
+
+
+async def test_obfuscation_is_on_by_default_and_can_be_turned_off() -> None:
+    async with client_of(app_of()) as client:
+        padded = await client.post("/v1/completions", json=GREEDY | {"stream": True})
+        options = {"include_obfuscation": False}
+        bare = await client.post("/v1/completions", json=GREEDY | {"stream": True, "stream_options": options})
+    *events, done = padded.text.split("\n\n")[:-1]
+    assert done == "data: [DONE]"
+    assert [len(event.encode()) % 16 for event in events] == [14] * len(events)
+    assert "obfuscation" not in bare.text
+
+
+async def test_running_usage_counts_up() -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    async with client_of(app_of()) as client:
+        response = await client.post("/v1/completions", json=GREEDY | {"stream": True, "stream_options": options})
+    counts = [chunk["usage"]["completion_tokens"] for chunk in chunks_of(response.text)]
+    assert counts == sorted(counts)
+    assert counts[-2:] == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("path", "body_model", "expected"),
+    [
+        pytest.param("/v1/completions", None, "echo", id="default"),
+        pytest.param("/v1/completions", " ", "echo", id="blank"),
+        pytest.param("/v1/completions", "default", "echo", id="alias"),
+        pytest.param("/v1/completions/", "vendor/second", "vendor/second", id="trailing slash"),
+        pytest.param("/v1/engines/vendor/second/completions", None, "vendor/second", id="engine"),
+        pytest.param("/v1/engines/echo/completions", "vendor/second", "echo", id="path over body"),
+        pytest.param("/openai/deployments/echo/completions?api-version=2024-02-01", "gpt", "echo", id="deployment"),
+    ],
+)
+async def test_which_model_answers(path: str, body_model: str | None, expected: str) -> None:
+    async with client_of(app_of(EchoEngine(), EchoEngine())) as client:
+        response = await client.post(path, json=GREEDY | {"model": body_model})
+    assert response.status_code == 200
+    assert response.json()["model"] == expected
+    assert response.headers["openai-model"] == expected
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/engines/gone/completions"])
+async def test_an_unknown_model_is_404(path: str) -> None:
+    async with client_of(app_of()) as client:
+        response = await client.post(path, json={"model": "gone"})
+    assert "gone" in assert_error(response, 404, "model", "model_not_found")["message"]
+
+
+async def test_the_content_type_does_not_matter() -> None:
+    async with client_of(app_of()) as client:
+        response = await client.post("/v1/completions", content=b'{"prompt": "hi"}', headers={"content-type": "x/y"})
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_refusal_is_a_plain_error_also_for_streams(stream: bool) -> None:
+    async with client_of(app_of(EchoEngine(n_streams=1, max_waiting=0))) as client:
+        refused = await client.post("/v1/completions", json={"prompt": ["a", "b"], "stream": stream})
+        wrong = await client.post("/v1/completions", json={"temperature": 3, "stream": stream})
+    assert_error(refused, 503, None, "overloaded")
+    assert int(refused.headers["retry-after"]) >= 1
+    assert_error(wrong, 400, "temperature", "decimal_above_max_value")
+
+
+async def test_a_context_overrun_names_its_numbers() -> None:
+    async with client_of(app_of(EchoEngine(context=32))) as client:
+        response = await client.post("/v1/completions", json={"prompt": "x" * 20, "max_tokens": 13})
+        fits = await client.post("/v1/completions", json={"prompt": "x" * 20, "max_tokens": 12})
+    message = assert_error(response, 400, "max_tokens", "context_length_exceeded")["message"]
+    assert "maximum context length is 32 tokens" in message
+    assert fits.status_code == 200
+
+
+async def test_a_long_prompt_is_completed_like_a_short_one() -> None:
+    async with client_of(app_of(EchoEngine(context=30_000))) as client:
+        response = await client.post("/v1/completions", json=GREEDY | {"prompt": "ab" * 12_000})
+    assert response.json()["choices"][0]["text"] == "abab"
+
+
+async def test_limits_of_the_settings_hold() -> None:
+    async with client_of(app_of(max_logprobs=3, max_candidates=4)) as client:
+        logprobs = await client.post("/v1/completions", json={"logprobs": 4})
+        candidates = await client.post("/v1/completions", json={"prompt": ["a", "b", "c"], "n": 2})
+        unknown = await client.post("/v1/completions", json={"unheard_of": 1})
+    assert logprobs.status_code == candidates.status_code == 400
+    assert unknown.status_code == 200
+
+
+async def test_strict_servers_refuse_unknown_fields() -> None:
+    async with client_of(app_of(strict=True)) as client:
+        response = await client.post("/v1/completions", json={"unheard_of": 1})
+    assert response.status_code == 400

@@ -1,0 +1,93 @@
+"""Failures as clients see them, and what is kept from them."""
+
+import json
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from tests.api.folding import events_of
+from tests.api.served import BreakingEngine, app_of, assert_error, client_of
+
+from afterword.errors import EngineFailed
+
+SECRET = "tensor 7 of /models/secret.gguf"
+
+
+def broken() -> EngineFailed:
+    error = EngineFailed("The engine broke.")
+    error.__cause__ = RuntimeError(SECRET)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/v1/nothing", 404, None),
+        ("POST", "/v1/chat/completions/", 404, None),
+        ("GET", "/v1/completions", 405, "method_not_supported"),
+        ("DELETE", "/v1/models/echo", 405, "method_not_supported"),
+        ("OPTIONS", "/v1/completions", 405, "method_not_supported"),
+    ],
+)
+async def test_unknown_routes_and_methods(method: str, path: str, status: int, code: str | None) -> None:
+    async with client_of(app_of()) as client:
+        response = await client.request(method, path)
+    message = assert_error(response, status, None, code)["message"]
+    if status == 404:
+        assert message == f"Invalid URL ({method} {path.rstrip('/')})"
+    else:
+        assert response.headers["allow"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("error", [pytest.param(broken(), id="engine"), pytest.param(KeyError(SECRET), id="bug")])
+async def test_a_failure_before_the_first_token_is_a_500_that_tells_nothing(error: Exception, stream: bool) -> None:
+    headers = {"x-request-id": "mine-1", "origin": "https://page.example"}
+    with capture_logs() as logs:
+        async with client_of(app_of(BreakingEngine(error, 1)), **headers) as client:
+            response = await client.post("/v1/completions", json={"prompt": "hi", "stream": stream})
+    assert_error(response, 500, None, None)
+    assert "secret" not in response.text
+    assert response.headers["access-control-expose-headers"]
+    [failure] = [line for line in logs if line["event"] == "request failed"]
+    assert failure["request_id"] == "mine-1"
+    assert failure["exc_info"] is error
+
+
+async def test_a_failure_within_a_stream_is_its_last_event() -> None:
+    with capture_logs() as logs:
+        async with client_of(app_of(BreakingEngine(broken(), 3))) as client:
+            body = {"prompt": "hi", "temperature": 0, "stream": True}
+            response = await client.post("/v1/completions", json=body)
+    *chunks, last = [json.loads(event) for event in events_of(response.text)]
+    assert response.status_code == 200
+    assert [chunk["choices"][0]["text"] for chunk in chunks] == ["h", "i"]
+    assert list(last) == ["error"]
+    assert list(last["error"]) == ["message", "type", "param", "code"]
+    assert last["error"]["type"] == "server_error"
+    assert "secret" not in response.text
+    assert [line["event"] for line in logs] == ["request failed", "request"]
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "status"),
+    [
+        pytest.param({"content": b"{"}, 400, id="JSON"),
+        pytest.param({"content": b"[" * 100_000}, 400, id="nesting"),
+        pytest.param({"content": b"x" * 1001}, 413, id="size"),
+        pytest.param({"content": b"{}", "headers": {"content-encoding": "br"}}, 415, id="encoding"),
+    ],
+)
+async def test_bodies_that_are_none(kwargs: dict[str, Any], status: int) -> None:
+    max_body_bytes = 1000 if status == 413 else 1_000_000
+    async with client_of(app_of(max_body_bytes=max_body_bytes)) as client:
+        for path in ("/v1/completions", "/tokenize"):
+            assert_error(await client.post(path, **kwargs), status, None, None)
+
+
+async def test_an_integer_beyond_64_bit_is_not_taken_for_a_float() -> None:
+    async with client_of(app_of()) as client:
+        response = await client.post("/v1/completions", content=b'{"seed": 18446744073709551616}')
+        largest = await client.post("/v1/completions", content=b'{"seed": 9223372036854775807}')
+    assert_error(response, 400, "seed", "integer_above_max_value")
+    assert largest.status_code == 200

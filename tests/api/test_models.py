@@ -1,0 +1,46 @@
+"""The models routes."""
+
+import pytest
+from tests.api.served import CREATED, app_of, assert_error, client_of
+
+from afterword.engine.echo import EchoEngine
+
+
+async def test_models_are_listed_in_their_order_with_the_documented_fields_first() -> None:
+    async with client_of(app_of(EchoEngine(context=64), EchoEngine())) as client:
+        body = (await client.get("/v1/models/")).json()
+    assert list(body) == ["object", "data"]
+    assert body["object"] == "list"
+    assert [card["id"] for card in body["data"]] == ["echo", "vendor/second"]
+    first = body["data"][0]
+    assert list(first)[:5] == ["id", "object", "created", "owned_by", "max_model_len"]
+    assert list(first.values())[:5] == ["echo", "model", CREATED, "afterword", 64]
+
+
+@pytest.mark.parametrize(("path", "name"), [("echo", "echo"), ("default", "echo"), ("vendor/second", "vendor/second")])
+async def test_a_model_is_found_by_name_and_alias(path: str, name: str) -> None:
+    async with client_of(app_of(EchoEngine(), EchoEngine())) as client:
+        card = (await client.get(f"/v1/models/{path}")).json()
+    assert card["id"] == name
+
+
+async def test_a_card_says_what_the_model_can_do() -> None:
+    engine = EchoEngine(n_streams=3)
+    async with client_of(app_of(engine)) as client:
+        card = (await client.get("/v1/models/echo")).json()
+    assert card["aliases"] == ["default"]
+    assert card["system_fingerprint"] == engine.fingerprint
+    assert card["capabilities"] == {
+        "suffix": False,
+        "max_logprobs": 100,
+        "reproducible": True,
+        "prefix_cache": False,
+        "n_streams": 3,
+    }
+    assert card["infill_tokens"] is None
+    assert card["card"] == {}
+
+
+async def test_an_unknown_model_is_404() -> None:
+    async with client_of(app_of()) as client:
+        assert_error(await client.get("/v1/models/gone/away"), 404, "model", "model_not_found")
