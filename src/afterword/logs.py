@@ -52,24 +52,25 @@ class CompletionRecord:
 
 def configure(log_format: LogFormat = "console", level: str = "info") -> None:
     """Set up structlog for the whole process. Called once, by the program, before the server starts."""
-    renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer() if log_format == "json" else structlog.dev.ConsoleRenderer()
-    )
-    before_json: list[structlog.typing.Processor] = (
-        [structlog.processors.format_exc_info] if log_format == "json" else []
-    )
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *before_json,
-            renderer,
+            *_rendering(log_format),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _rendering(log_format: LogFormat) -> list[structlog.typing.Processor]:
+    if log_format == "json":
+        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    # structlog's default shows local variables in tracebacks, and those hold prompts.
+    plain = structlog.dev.plain_traceback
+    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
 
 
 def log_request(record: RequestRecord) -> None:

@@ -67,6 +67,7 @@ async def test_preflights_are_answered_before_the_key_is_asked_for() -> None:
         "origin": "https://page.example",
         "access-control-request-method": "POST",
         "access-control-request-headers": "authorization, content-type",
+        "access-control-request-private-network": "true",
     }
     async with client_of(app_of(api_key=KEY)) as client:
         response = await client.options("/v1/completions", headers=headers)
@@ -74,6 +75,7 @@ async def test_preflights_are_answered_before_the_key_is_asked_for() -> None:
     assert response.headers["access-control-allow-origin"] == "*"
     assert "POST" in response.headers["access-control-allow-methods"]
     assert response.headers["access-control-allow-headers"] == "authorization, content-type"
+    assert response.headers["access-control-allow-private-network"] == "true"
 
 
 async def test_errors_carry_cors_headers_too() -> None:

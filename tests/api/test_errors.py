@@ -54,6 +54,13 @@ async def test_a_failure_before_the_first_token_is_a_500_that_tells_nothing(erro
     assert failure["exc_info"] is error
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_one_prompt_of_a_batch_that_fails_fails_the_batch(stream: bool) -> None:
+    async with client_of(app_of(BreakingEngine(broken(), 0))) as client:
+        response = await client.post("/v1/completions", json={"prompt": ["hi", "ho"], "stream": stream})
+    assert_error(response, 500, None, None)
+
+
 async def test_a_failure_within_a_stream_is_its_last_event() -> None:
     with capture_logs() as logs:
         async with client_of(app_of(BreakingEngine(broken(), 3))) as client:

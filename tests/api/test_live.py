@@ -44,8 +44,8 @@ def test_leaving_within_a_stream_frees_the_engine(url: str, engine: EchoEngine) 
     assert engine.stats().cancelled == 3
 
 
-@pytest.mark.parametrize("stream", ["true", "false"])
-def test_leaving_before_an_answer_frees_the_engine(url: str, engine: EchoEngine, stream: str) -> None:
+def ask_and_leave(url: str, engine: EchoEngine, stream: str) -> None:
+    """Send a request for two candidates and close the connection once they run; return when the engine is idle."""
     address = urllib.parse.urlsplit(url)
     body = b'{"prompt":"hello","max_tokens":8000,"temperature":0,"best_of":2,"n":2,"stream":%b}' % stream.encode()
     head = b"POST /v1/completions HTTP/1.1\r\nHost: test\r\nContent-Length: %d\r\n\r\n" % len(body)
@@ -53,7 +53,20 @@ def test_leaving_before_an_answer_frees_the_engine(url: str, engine: EchoEngine,
         connection.sendall(head + body)
         wait_until(url, lambda: not is_idle(engine))
     wait_until(url, lambda: is_idle(engine))
+
+
+@pytest.mark.parametrize("stream", ["true", "false"])
+def test_leaving_before_an_answer_frees_the_engine(url: str, engine: EchoEngine, stream: str) -> None:
+    ask_and_leave(url, engine, stream)
     assert engine.stats().cancelled == 2
+
+
+def test_leaving_before_a_plain_answer_is_logged_as_such(engine: EchoEngine) -> None:
+    with capture_logs() as logs:
+        with run_server(app_of(engine)) as url:
+            ask_and_leave(url, engine, "false")
+        [line] = logs
+    assert (line["status"], line["client_left"], line["stream"]) == (499, True, False)
 
 
 def test_the_next_request_is_served_after_one_that_left(url: str) -> None:

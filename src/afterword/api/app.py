@@ -48,6 +48,8 @@ def _add_layers(app: FastAPI, settings: ApiSettings) -> None:
             allow_methods=("GET", "POST", "HEAD", "OPTIONS"),
             allow_headers=("*",),
             expose_headers=EXPOSED_HEADERS,
+            # Pages on the public web ask for this when the server is on the reader's own machine.
+            allow_private_network=True,
         )
     app.add_middleware(ExchangeMiddleware, metrics=serving_of(app).metrics)
 

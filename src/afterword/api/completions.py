@@ -28,6 +28,7 @@ from afterword.completions.body import CompletionBody, parse_body
 from afterword.completions.request import Completion
 from afterword.completions.resolve import Limits, resolve
 from afterword.completions.run import run
+from afterword.engine.events import Event
 from afterword.models import ServedModel
 
 LONG_PROMPT = 20_000
@@ -86,7 +87,7 @@ async def _deltas(job: Job) -> AsyncIterator[AsyncGenerator[Delta, None]]:
         yield deltas
 
 
-async def _fold(job: Job, events: AsyncIterator[tuple[int, Any]]) -> AsyncGenerator[Delta, None]:
+async def _fold(job: Job, events: AsyncIterator[tuple[int, Event]]) -> AsyncGenerator[Delta, None]:
     async for prompt_index, event in events:
         job.exchange.saw(event)
         for delta in job.assembler.fold(prompt_index, event):
