@@ -6,6 +6,7 @@ these tables, so each of them is written once. Reads nothing and decides nothing
 
 from dataclasses import dataclass
 
+from afterword.engine.llama.memory import DEFAULT_CONTEXT
 from afterword.kinds import Bytes, Choice, Directory, InfillTemplate, Integer, Kind, Memory, Share, Switch, Text, Texts
 
 ECHO = "echo"
@@ -106,7 +107,7 @@ SETTINGS = (
         Integer(1),
         None,
         "Tokens of prompt and completion together, for models that don't say.",
-        "what the model was trained with, as far as the memory allows",
+        f"what the model was trained with, at most {DEFAULT_CONTEXT}, as far as the memory allows",
     ),
     Setting("engine", "parallel", Integer(1, 256), 16, "Sequences that run at once, for models that don't say."),
 )

@@ -1,0 +1,173 @@
+"""Writes the documents that follow from the code, or checks that they are current.
+
+    docs.py write | check
+
+docs/configuration.md comes from the tables of settings, docs/cli.md from the commands' help, and the tree in README.md
+from the first sentence of each file's docstring.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from afterword.cli.main import app
+from afterword.defaults import DEFAULT_MODEL, MODEL_SETTINGS, SETTINGS, Setting
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "afterword"
+TREE_START, TREE_END = "<!-- tree: made by `make docs` -->", "<!-- end of tree -->"
+
+LONGEST_LINE = 90
+"""Characters of a file's description; a longer sentence is shown up to its first colon."""
+
+CONFIGURATION = """# Configuration
+
+Made from `src/afterword/defaults.py` by `make docs`.
+
+A setting is taken from the first of these that gives it: the command line, the environment, the configuration file,
+the default. The file is `./afterword.toml` if there is one, or the one that `--config` or `AFTERWORD_CONFIG` names; a
+key it does not know ends the program with a sentence that names it. An empty variable counts as not set. Paths in the
+file are relative to the file. Run `afterword serve --help` for the same settings as options.
+"""
+
+EXAMPLE = f"""## Example
+
+```toml
+[server]
+host = "0.0.0.0"
+api_key = "a long random text"
+
+[engine]
+memory = "8GB"
+threads = 8
+
+[[models]]                       # the first is the default
+path = "models/mistral-7b.Q4_K_M.gguf"
+name = "mistral-7b"
+aliases = ["gpt-3.5-turbo-instruct"]   # what old code asks for
+context = 8192
+parallel = 8
+
+[[models]]
+path = "{DEFAULT_MODEL.name}"    # the model that comes along
+```
+"""
+
+
+def configuration() -> str:
+    """docs/configuration.md."""
+    parts = [CONFIGURATION]
+    for section in ("server", "engine"):
+        parts.append(f"## `[{section}]`\n")
+        parts.append("| key | option | variable | value | default | meaning |\n|---|---|---|---|---|---|")
+        parts.append("\n".join(_row(setting) for setting in SETTINGS if setting.section == section) + "\n")
+    parts.append(
+        "## `[[models]]`\n\nOne table a model; without any, the model that comes along is served: "
+        f"`{DEFAULT_MODEL.name}`, which also answers to {', '.join(f'`{alias}`' for alias in DEFAULT_MODEL.aliases)}.\n"
+    )
+    parts.append("| key | value | default | meaning |\n|---|---|---|---|")
+    parts.append(
+        "\n".join(f"| `{s.name}` | {s.kind.label} | {s.default_text} | {s.help} |" for s in MODEL_SETTINGS) + "\n"
+    )
+    parts.append(EXAMPLE)
+    return "\n".join(parts)
+
+
+def _row(setting: Setting) -> str:
+    cells = (
+        f"`{setting.name}`",
+        f"`{setting.flag}`",
+        f"`{setting.variable}`",
+        setting.kind.label,
+        setting.shown_default,
+        setting.help,
+    )
+    return "| " + " | ".join(cells) + " |"
+
+
+def command_line() -> str:
+    """docs/cli.md."""
+    pages = ["# Command line\n\nMade from the commands' own help by `make docs`.\n"]
+    for command in ("", "serve", "complete", "score", "models"):
+        arguments = [*command.split(), "--help"]
+        shown = CliRunner().invoke(app, arguments, prog_name="afterword", env={"COLUMNS": "100"}, terminal_width=100)
+        pages.append(f"## `{' '.join(['afterword', *command.split()])}`\n\n```text\n{shown.stdout.strip()}\n```\n")
+    return "\n".join(pages)
+
+
+def tree() -> str:
+    """The package's files, a line each: the first sentence of the docstring says what a file is for."""
+    files = [path for path in PACKAGE.rglob("*.py") if _is_described(path)]
+    lines = list(_tree_lines(sorted(files, key=lambda path: (path.parent.parts, path.name))))
+    return "\n".join([TREE_START, "```text", "src/afterword/", *lines, "```", TREE_END])
+
+
+def _is_described(path: Path) -> bool:
+    """An `__init__.py` without statements describes its folder at most."""
+    return path.name != "__init__.py" or path.parent == PACKAGE
+
+
+def _tree_lines(files: list[Path]) -> Iterator[str]:
+    folder = PACKAGE
+    for path in files:
+        if path.parent != folder:
+            folder = path.parent
+            yield _line(f"{folder.relative_to(PACKAGE)}/", folder / "__init__.py", "  ")
+        yield _line(path.name, path, "  " if folder == PACKAGE else "    ")
+
+
+def _line(name: str, described_by: Path, indent: str) -> str:
+    return f"{indent + name:<28}{_first_sentence(described_by)}".rstrip()
+
+
+def _first_sentence(path: Path) -> str:
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    paragraph = " ".join(docstring.split("\n\n")[0].split())
+    sentence = re.split(r"(?<=[^.])\. ", paragraph)[0].rstrip(".:")
+    return sentence if len(sentence) <= LONGEST_LINE else re.split(r"[:;] ", sentence)[0]
+
+
+def readme() -> str:
+    """README.md with the current tree."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    before, _, rest = text.partition(TREE_START)
+    _, _, after = rest.partition(TREE_END)
+    return before + tree() + after
+
+
+def documents() -> dict[Path, str]:
+    """Every generated file and what it should hold."""
+    return {
+        ROOT / "docs" / "configuration.md": configuration(),
+        ROOT / "docs" / "cli.md": command_line(),
+        ROOT / "README.md": readme(),
+    }
+
+
+def stale() -> list[str]:
+    """The generated files that are not current."""
+    return [
+        str(path.relative_to(ROOT))
+        for path, text in documents().items()
+        if not path.is_file() or path.read_text(encoding="utf-8") != text
+    ]
+
+
+def main(command: str) -> int:
+    """`write` or `check`; the exit code."""
+    if command == "write":
+        for path, text in documents().items():
+            path.write_text(text, encoding="utf-8")
+        return 0
+    old = stale()
+    if old:
+        print(f"Not current, run `make docs`: {', '.join(old)}")
+    return 1 if old else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,249 @@
+"""The configuration: which source wins, what is refused and in which words."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from afterword.config import Config, ModelConfig, is_loopback, load_config
+from afterword.errors import ConfigurationError
+from afterword.kinds import Share
+
+NAME = "smollm2-135m-instruct"
+
+
+def load(tmp_path: Path, toml: str = "", environment: Mapping[str, str] | None = None, **flags: object) -> Config:
+    if toml:
+        (tmp_path / "afterword.toml").write_text(toml, encoding="utf-8")
+    return load_config(flags, {} if environment is None else environment, tmp_path)
+
+
+def refusal(tmp_path: Path, toml: str = "", environment: Mapping[str, str] | None = None, **flags: object) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        load(tmp_path, toml, environment, **flags)
+    return str(caught.value)
+
+
+def test_without_any_source_the_defaults_hold(tmp_path: Path) -> None:
+    config = load(tmp_path)
+    assert (config.server.host, config.server.port, config.server.api_key) == ("127.0.0.1", 8000, None)
+    assert (config.server.strict, config.server.max_logprobs, config.server.max_candidates) == (False, 100, 2048)
+    assert config.server.max_body_bytes == 32 * 1024 * 1024
+    assert (config.engine.max_waiting, config.engine.memory, config.engine.threads) == (512, Share(0.5), None)
+    assert config.models == (ModelConfig(NAME, NAME, ("default",), None, 16, None),)
+
+
+FILE = "[server]\nport = 3"
+
+
+@pytest.mark.parametrize(
+    ("toml", "environment", "flags", "port"),
+    [
+        pytest.param("", {}, {}, 8000, id="default"),
+        pytest.param(FILE, {}, {}, 3, id="file over default"),
+        pytest.param(FILE, {"AFTERWORD_PORT": "2"}, {}, 2, id="environment over file"),
+        pytest.param(FILE, {"AFTERWORD_PORT": "2"}, {"port": "1"}, 1, id="flag over environment"),
+        pytest.param(FILE, {"AFTERWORD_PORT": "2"}, {"port": "0"}, 0, id="a flag of zero is given"),
+        pytest.param(FILE, {"AFTERWORD_PORT": "2"}, {"port": None}, 2, id="a flag of None is not given"),
+        pytest.param(FILE, {"AFTERWORD_PORT": ""}, {}, 3, id="an empty variable is not set"),
+    ],
+)
+def test_flags_win_over_environment_over_file_over_default(
+    tmp_path: Path, toml: str, environment: dict[str, str], flags: dict[str, str | None], port: int
+) -> None:
+    assert load(tmp_path, toml, environment, **flags).server.port == port
+
+
+def test_a_switch_turned_off_by_flag_wins_over_one_turned_on_below(tmp_path: Path) -> None:
+    assert load(tmp_path, "[server]\nstrict = true", {"AFTERWORD_STRICT": "1"}, strict=False).server.strict is False
+
+
+@pytest.mark.parametrize(
+    ("toml", "environment", "flags", "message"),
+    [
+        pytest.param(
+            "", {}, {"port": "70000"}, "--port is '70000': it must be a whole number from 0 to 65535.", id="flag"
+        ),
+        pytest.param(
+            "",
+            {"AFTERWORD_LOG_FORMAT": "xml"},
+            {},
+            "AFTERWORD_LOG_FORMAT is 'xml': it must be one of console, json.",
+            id="variable",
+        ),
+        pytest.param(
+            "", {"AFTERWORD_API_KEY": " "}, {}, "AFTERWORD_API_KEY is not usable: ", id="a key is not repeated"
+        ),
+        pytest.param(
+            '[server]\nport = "8000"', {}, {}, "port in [server] of {file} is '8000': it must be a whole", id="file"
+        ),
+        pytest.param("[server]\nport = true", {}, {}, "port in [server] of {file} is True", id="true is no number"),
+        pytest.param(
+            "[server]\nprot = 1",
+            {},
+            {},
+            "There is no setting 'prot' in [server] of {file}; did you mean 'port'?",
+            id="key",
+        ),
+        pytest.param(
+            "[engine]\nx = 1",
+            {},
+            {},
+            "There is no setting 'x' in [engine] of {file}: it has cache_dir, context, max_waiting, memory, ",
+            id="key like no other",
+        ),
+        pytest.param(
+            "port = 1", {}, {}, "There is no table 'port' in {file}: it has engine, models, server.", id="table"
+        ),
+        pytest.param(
+            "server = 1", {}, {}, "server in {file} is 1: it must be a table, written [server].", id="no table"
+        ),
+        pytest.param("[models]\npath = 'a'", {}, {}, "models in {file} is not a list of tables", id="models"),
+        pytest.param(
+            "[[models]]\nname = 'a'",
+            {},
+            {},
+            "There is no path in [[models]] number 1 of {file}",
+            id="model without path",
+        ),
+        pytest.param(
+            "[[models]]\npath = 'a'\n[[models]]\npath = 'b'\nparallel = 0",
+            {},
+            {},
+            "parallel in [[models]] number 2 of {file} is 0: it must be a whole number from 1 to 256.",
+            id="model setting",
+        ),
+        pytest.param(
+            "[[models]]\npath = 'a'\ninfill_template = '{prefix}'",
+            {},
+            {},
+            "infill_template in [[models]] number 1 of {file} is '{prefix}': it must be a text that holds",
+            id="template",
+        ),
+        pytest.param(
+            "[[models]]\npath = 'a'\ncontxt = 1",
+            {},
+            {},
+            "There is no setting 'contxt' in [[models]] number 1 of {file}; did you mean 'context'?",
+            id="model key",
+        ),
+        pytest.param(
+            "[[models]]\npath = 'a'\naliases = ['b']\n[[models]]\npath = 'b'",
+            {},
+            {},
+            "Two models answer to 'b': names and aliases must differ.",
+            id="names twice",
+        ),
+        pytest.param("=", {}, {}, "The configuration file {file} cannot be read: Invalid", id="no TOML"),
+        pytest.param(
+            "", {}, {"config": "no.toml"}, "--config names no.toml, which is not a file.", id="no file by flag"
+        ),
+        pytest.param(
+            "",
+            {"AFTERWORD_CONFIG": "no.toml"},
+            {},
+            "AFTERWORD_CONFIG names no.toml, which is not a file.",
+            id="no file by variable",
+        ),
+        pytest.param(
+            "",
+            {},
+            {"model": "gpt"},
+            f"model is 'gpt': it must be a GGUF file that exists or one of {NAME}, echo.",
+            id="unknown model",
+        ),
+    ],
+)
+def test_a_refusal_names_the_setting_the_value_its_place_and_the_limit(
+    tmp_path: Path, toml: str, environment: dict[str, str], flags: dict[str, str], message: str
+) -> None:
+    said = refusal(tmp_path, toml, environment, **flags)
+    assert said.startswith(message.replace("{file}", str(tmp_path / "afterword.toml")))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])
+def test_other_machines_are_served_only_with_a_key(tmp_path: Path, host: str) -> None:
+    said = refusal(tmp_path, host=host)
+    assert f"host is {host}" in said
+    assert "set AFTERWORD_API_KEY" in said
+    assert load(tmp_path, host=host, api_key="k").server.api_key == "k"
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("[::1]", True), ("LocalHost", True), ("local", False)],
+)
+def test_loopback_addresses_are_told_apart(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected
+
+
+def test_a_named_file_is_read_instead_of_the_usual_one(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("[server]\nport = 1")
+    (tmp_path / "b.toml").write_text("[server]\nport = 2")
+    assert load(tmp_path, FILE, {"AFTERWORD_CONFIG": "a.toml"}).server.port == 1
+    assert load(tmp_path, FILE, {"AFTERWORD_CONFIG": "a.toml"}, config="b.toml").server.port == 2
+
+
+def test_paths_in_a_file_are_relative_to_it(tmp_path: Path) -> None:
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    (folder / "x.toml").write_text("[engine]\ncache_dir = 'cache'\n[[models]]\npath = 'm/llama.Q8_0.gguf'")
+    config = load(tmp_path, config="etc/x.toml")
+    assert config.engine.cache_dir == folder / "cache"
+    assert config.models == (ModelConfig("llama.Q8_0", str(folder / "m" / "llama.Q8_0.gguf"), (), None, 16, None),)
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        pytest.param({"XDG_CACHE_HOME": "/x"}, Path("/x/afterword"), id="XDG"),
+        pytest.param({}, Path.home() / ".cache" / "afterword", id="home"),
+        pytest.param({"XDG_CACHE_HOME": "/x", "AFTERWORD_CACHE_DIR": "~/y"}, Path.home() / "y", id="own setting"),
+    ],
+)
+def test_the_cache_directory_follows_the_desktop_rules(
+    tmp_path: Path, environment: dict[str, str], expected: Path
+) -> None:
+    assert load(tmp_path, "", environment).engine.cache_dir == expected
+
+
+MODELS = """
+[engine]
+context = 1000
+[[models]]
+path = "a.gguf"
+name = "first"
+aliases = ["gpt-3.5-turbo-instruct"]
+parallel = 4
+infill_template = "<P>{prefix}<S>{suffix}<M>"
+[[models]]
+path = "echo"
+context = 50
+"""
+
+
+def test_models_keep_their_order_and_fall_back_on_the_engine_s_settings(tmp_path: Path) -> None:
+    template = "<P>{prefix}<S>{suffix}<M>"
+    assert load(tmp_path, MODELS).models == (
+        ModelConfig("first", str(tmp_path / "a.gguf"), ("gpt-3.5-turbo-instruct",), 1000, 4, template),
+        ModelConfig("echo", "echo", (), 50, 16, None),
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        ("first", ["first"]),
+        ("gpt-3.5-turbo-instruct", ["first"]),
+        ("echo", ["echo"]),
+        (NAME, [NAME]),
+        ("own.gguf", ["own"]),
+    ],
+)
+def test_one_model_can_be_picked_by_name_alias_or_path(tmp_path: Path, wanted: str, names: list[str]) -> None:
+    (tmp_path / "own.gguf").touch()
+    assert [model.name for model in load(tmp_path, MODELS, model=wanted).models] == names
+
+
+def test_a_configured_model_wins_over_a_built_in_of_its_name(tmp_path: Path) -> None:
+    assert load(tmp_path, MODELS, model="echo").models[0].context == 50

@@ -1,0 +1,46 @@
+"""The documents say what the code does."""
+
+import re
+from pathlib import Path
+
+import pytest
+from scripts import docs
+
+from afterword.completions.body import CompletionBody
+from afterword.defaults import SETTINGS
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_a_document_that_differs_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "README.md").write_text(docs.TREE_START + docs.TREE_END)
+    monkeypatch.setattr(docs, "ROOT", tmp_path)
+    assert docs.stale() == ["docs/configuration.md", "docs/cli.md", "README.md"]
+
+
+def test_the_tree_has_a_described_line_for_every_file() -> None:
+    lines = [line.split(maxsplit=1) for line in docs.tree().splitlines()]
+    files = [line for line in lines if line and line[0].endswith(".py")]
+    expected = [path for path in docs.PACKAGE.rglob("*.py") if path.name != "__init__.py"]
+    assert len(files) == len(expected) + 1
+    assert [line for line in files if len(line) < 2] == []
+
+
+def test_every_setting_is_documented_with_flag_and_variable() -> None:
+    page = docs.configuration()
+    for setting in SETTINGS:
+        assert f"| `{setting.name}` | `{setting.flag}` | `{setting.variable}` |" in page
+
+
+def test_every_field_of_a_request_has_a_row() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    missing = [name for name in CompletionBody.model_fields if re.search(rf"^\| `{name}`", page, re.MULTILINE) is None]
+    assert missing == []
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+def test_links_between_documents_lead_somewhere(path: Path) -> None:
+    targets = re.findall(r"\]\(([^)#]+)", path.read_text(encoding="utf-8"))
+    local = [target for target in targets if "://" not in target]
+    assert [target for target in local if not (path.parent / target).exists()] == []

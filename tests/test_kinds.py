@@ -1,0 +1,94 @@
+"""What setting values may be."""
+
+from pathlib import Path
+
+import pytest
+
+from afterword.kinds import Bytes, Choice, Directory, InfillTemplate, Integer, Kind, Memory, Share, Switch, Text, Texts
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (Integer(0), "0", 0),
+        (Integer(0), "007", 7),
+        (Switch(), "ON", True),
+        (Switch(), "0", False),
+        (Text(), " a ", " a "),
+        (Choice(("a", "b")), "b", "b"),
+        (Texts(), "a, b,,", ("a", "b")),
+        (Texts(), "", ()),
+        (Bytes(), "12", 12),
+        (Bytes(), "1.5 kB", 1500),
+        (Bytes(), "32MiB", 33554432),
+        (Bytes(), "4gb", 4_000_000_000),
+        (Memory(), "4KiB", 4096),
+        (Memory(), "1%", Share(0.01)),
+        (Memory(), "100%", Share(1.0)),
+        (Directory(), "/a/b", Path("/a/b")),
+        (InfillTemplate(), "{suffix}{prefix}", "{suffix}{prefix}"),
+    ],
+    ids=str,
+)
+def test_text_becomes_a_value(kind: Kind, text: str, value: object) -> None:
+    assert kind.parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (Integer(1), "0"),
+        (Integer(1, 9), "10"),
+        (Integer(0), "-1"),
+        (Integer(0), "1.0"),
+        (Integer(0), "1_0"),
+        (Integer(0), " 1"),
+        (Integer(0), "\u0661"),
+        (Integer(0), ""),
+        (Switch(), "maybe"),
+        (Text(), " "),
+        (Choice(("a", "b")), "A"),
+        (Bytes(), "0"),
+        (Bytes(), "-1"),
+        (Bytes(), "1 parsec"),
+        (Bytes(), "GB"),
+        (Memory(), "0%"),
+        (Memory(), "101%"),
+        (Memory(), "%"),
+        (Directory(), ""),
+        (InfillTemplate(), "{prefix}{prefix}{suffix}"),
+    ],
+    ids=str,
+)
+def test_other_text_is_refused(kind: Kind, text: str) -> None:
+    with pytest.raises(ValueError, match=r"^$"):
+        kind.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (Integer(0), True),
+        (Integer(0), "1"),
+        (Integer(0), 1.0),
+        (Switch(), 1),
+        (Switch(), "true"),
+        (Text(), 1),
+        (Choice(("1",)), 1),
+        (Texts(), "a"),
+        (Texts(), ["a", 1]),
+        (Bytes(), 1.5),
+        (Bytes(), True),
+        (Memory(), None),
+        (Directory(), 1),
+        (InfillTemplate(), 1),
+    ],
+    ids=str,
+)
+def test_a_typed_value_of_another_type_is_refused(kind: Kind, value: object) -> None:
+    with pytest.raises(ValueError, match=r"^$"):
+        kind.check(value)
+
+
+def test_a_home_directory_is_expanded() -> None:
+    assert Directory().parse("~/x") == Path.home() / "x"

@@ -1,0 +1,97 @@
+"""The shape of the source: imports point one way, each library has one home, files and functions stay short."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "src" / "afterword"
+FILES = sorted(PACKAGE.rglob("*.py"))
+IDS = [str(path.relative_to(PACKAGE)) for path in FILES]
+
+LAYERS = (
+    {"errors", "kinds", "machine", "text"},
+    {"tokens", "gguf_header"},
+    {"engine"},
+    {"defaults"},
+    {"config"},
+    {"models"},
+    {"completions"},
+    {"logs"},
+    {"metrics"},
+    {"gateway"},
+    {"api"},
+    {"cli", "cluster"},
+)
+"""A part may import itself and whatever is in a set above it."""
+
+HOMES = {
+    "llama_cpp": ("engine/llama/binding.py",),
+    "fastapi": ("api/",),
+    "starlette": ("api/",),
+    "uvicorn": ("api/", "cli/serve.py"),
+    "typer": ("cli/",),
+    "rich": ("cli/",),
+    "pydantic": ("completions/",),
+    "prometheus_client": ("metrics.py",),
+}
+"""The only files that may import a library."""
+
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+
+
+def part(path: Path) -> str:
+    """The part of the package a file belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports by relative name"
+            assert node.module is not None
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def layer(name: str) -> int:
+    """How high a part stands."""
+    return next(height for height, parts in enumerate(LAYERS) if name in parts)
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_imports_point_one_way(path: Path) -> None:
+    own = part(path)
+    used = {module.split(".")[1] for module in imports(path) if module.startswith("afterword.")} - {"__version__", own}
+    assert own == "__init__" or [name for name in sorted(used) if layer(name) >= layer(own)] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_each_library_is_imported_in_its_home_only(path: Path) -> None:
+    here = str(path.relative_to(PACKAGE))
+    libraries = {module.split(".")[0] for module in imports(path)}
+    assert [name for name in sorted(libraries & HOMES.keys()) if not here.startswith(HOMES[name])] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_files_and_functions_stay_short(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    lengths = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions}
+    assert len(text.splitlines()) <= MAX_FILE_LINES
+    assert {name: length for name, length in lengths.items() if length > MAX_FUNCTION_LINES} == {}
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_each_file_says_what_it_is_for(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) is not None
+
+
+def test_a_file_is_found_in_each_home() -> None:
+    known = {"gateway", "cluster"}
+    assert {name for parts in LAYERS for name in parts} - {part(path) for path in FILES} <= known
+    assert "llama_cpp" in {module.split(".")[0] for module in imports(PACKAGE / "engine" / "llama" / "binding.py")}

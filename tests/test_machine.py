@@ -1,0 +1,60 @@
+"""What the machine offers, read from files as the kernel writes them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from afterword.machine import free_memory, resident_memory, usable_cores
+
+MEMINFO = "MemTotal:       8000 kB\nMemFree:         100 kB\nMemAvailable:   4000 kB\n"
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, content in files.items():
+        (folder / name.replace("_", ".")).write_text(content)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        pytest.param({}, 4096000, id="no container"),
+        pytest.param({"memory_max": "max\n", "memory_current": "5\n"}, 4096000, id="container without a limit"),
+        pytest.param({"memory_max": "1000000\n", "memory_current": "400000\n"}, 600000, id="container with less"),
+        pytest.param({"memory_max": "9000000\n", "memory_current": "1\n"}, 4096000, id="container with more"),
+        pytest.param({"memory_max": "5\n", "memory_current": "6\n"}, 0, id="container that is full"),
+    ],
+)
+def test_free_memory_is_the_least_of_machine_and_container(
+    tmp_path: Path, files: dict[str, str], expected: int
+) -> None:
+    write(tmp_path, meminfo=MEMINFO, **files)
+    assert free_memory(tmp_path / "meminfo", tmp_path) == expected
+
+
+def test_hyper_threads_of_one_core_count_once(tmp_path: Path) -> None:
+    for cpu in os.sched_getaffinity(0):
+        folder = tmp_path / f"cpu{cpu}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text("0-999\n")
+    assert usable_cores(tmp_path, tmp_path) == 1
+
+
+@pytest.mark.parametrize(
+    ("quota", "expected"),
+    [
+        pytest.param("100000 100000", 1, id="one"),
+        pytest.param("1000 100000", 1, id="a hundredth is one"),
+        pytest.param("max 100000", len(os.sched_getaffinity(0)), id="no quota"),
+        pytest.param("99900000 100000", len(os.sched_getaffinity(0)), id="more than there are"),
+    ],
+)
+def test_a_quota_limits_the_cores(tmp_path: Path, quota: str, expected: int) -> None:
+    write(tmp_path, cpu_max=quota)
+    assert usable_cores(tmp_path, tmp_path) == expected
+
+
+def test_a_process_occupies_memory_if_the_system_says() -> None:
+    assert resident_memory() > 2**20
+    assert resident_memory(Path("/no/such/file")) == 0
