@@ -9,10 +9,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import orjson
 from rich.console import Console
 from rich.progress import track
 
+from afterword.api.wire import dumps
 from afterword.cli.open_source import SOURCE_OPTIONS, open_source
 from afterword.cli.options import argument, with_options
 from afterword.cli.source import Source
@@ -56,7 +56,7 @@ async def _score(source: Source, lines: Sequence[str]) -> None:
                 window.append(asyncio.create_task(_score_line(source, number, line)))
             row = await window[0]
             window.popleft()
-            sys.stdout.write(orjson.dumps(row).decode() + "\n")
+            sys.stdout.write(dumps(row).decode() + "\n")
     finally:
         for task in window:
             task.cancel()

@@ -1,0 +1,120 @@
+"""`afterword complete`: text on stdout and nothing else, the same from a local model and from a server."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import KEY, Afterword
+
+GREEDY = ("--temperature", "0", "--max-tokens", "8")
+
+
+def test_only_the_text_goes_to_stdout(afterword: Afterword) -> None:
+    result = afterword("complete", "hällo ", *GREEDY)
+    assert result.stdout == "hällo h"
+    assert result.stderr == "[length; 7 prompt tokens, 8 completion tokens]\n"
+    assert result.exit_code == 0
+
+
+def test_a_dash_reads_the_prompt_from_stdin_as_it_is(afterword: Afterword) -> None:
+    assert afterword("complete", "-", *GREEDY, "--echo", stdin="ab\n").stdout == "ab\nab\nab\nab"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        pytest.param(["--stop", "c", "--stop", "d"], "ab", id="stop"),
+        pytest.param(["--stop", "c", "--include-stop-str-in-output"], "abc", id="switch"),
+        pytest.param(["--logit-bias", "120=100"], "xxxxxxxx", id="bias"),
+        pytest.param(["--logit-bias", "97=-100", "--logit-bias", "98=100"], "bbbbbbbb", id="biases"),
+        pytest.param(["--stop-token-ids", "99", "--stop-token-ids", "98"], "a", id="stop tokens"),
+        pytest.param(["--max-tokens", "0", "--echo"], "abcd", id="nothing to generate"),
+    ],
+)
+def test_parameters_of_the_api_are_options(afterword: Afterword, server: str, options: list[str], text: str) -> None:
+    arguments = ["complete", "abcd", *GREEDY, *options]
+    assert afterword(*arguments).stdout == text
+    assert afterword(*arguments, "--url", server, "--api-key", KEY, "--model", "second").stdout == text
+
+
+def test_several_choices_are_printed_in_order(afterword: Afterword) -> None:
+    result = afterword("complete", "ab", *GREEDY, "--n", "2")
+    assert result.stdout == "abababab\nabababab\n"
+    assert result.stderr == "[choice 0: length]\n[choice 1: length]\n"
+
+
+@pytest.mark.parametrize("option", [("--json",), ("--logprobs", "1")], ids=["json", "logprobs"])
+def test_the_whole_answer_is_the_body_of_the_api(afterword: Afterword, server: str, option: tuple[str, ...]) -> None:
+    arguments = ("complete", "ab", *GREEDY, "--seed", "5", *option)
+    local = json.loads(afterword(*arguments).stdout)
+    remote = json.loads(afterword(*arguments, "--url", server, "--api-key", KEY, "--model", "first").stdout)
+    assert local["object"] == "text_completion"
+    assert local["choices"] == remote["choices"]
+    assert local["usage"] == remote["usage"]
+
+
+def test_a_base_url_may_end_in_v1(afterword: Afterword, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AFTERWORD_MODEL")
+    assert afterword("complete", "ab", *GREEDY, "--url", f"{server}/v1/", "--api-key", KEY).stdout == "abababab"
+
+
+def test_the_key_may_come_from_the_environment(
+    afterword: Afterword, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AFTERWORD_API_KEY", KEY)
+    assert afterword("complete", "ab", *GREEDY, "--url", server, "--model", "first").stdout == "abababab"
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "code"),
+    [
+        pytest.param(["--top-p", "x"], "Error: 'top_p' is 'x': it must be a number.", 1, id="no number"),
+        pytest.param(["--top-p", "true"], "Error: 'top_p' is 'true': it must be a number.", 1, id="boolean"),
+        pytest.param(["--top-p", "3"], "Error: 'top_p' must be at most 1", 1, id="range"),
+        pytest.param(["--logit-bias", "97"], "Error: 'logit_bias' is '': it must be a number.", 1, id="half a bias"),
+        pytest.param(["--context", "9", "--max-tokens", "9"], "Error: This model's maximum context", 1, id="context"),
+        pytest.param(["--model", "none.gguf"], "Error: model is 'none.gguf'", 2, id="model"),
+        pytest.param(["--threads", "0"], "Error: --threads is '0'", 2, id="setting"),
+        pytest.param(["--config", "none.toml"], "Error: --config names none.toml", 2, id="file"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_a_code(
+    afterword: Afterword, options: list[str], message: str, code: int
+) -> None:
+    result = afterword("complete", "ab", *options)
+    assert result.stderr.startswith(message)
+    assert result.stderr.count("\n") == 1
+    assert (result.stdout, result.exit_code) == ("", code)
+
+
+@pytest.mark.parametrize("output", [(), ("--json",)], ids=["stream", "body"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        pytest.param(("--model", "x", "--api-key", KEY), "Error: The server answered 404: ", id="model"),
+        pytest.param(("--api-key", "wrong"), "Error: The server answered 401: ", id="key"),
+        pytest.param(
+            ("--api-key", KEY, "--model", "first", "--n", "0"), "Error: The server answered 400: 'n' ", id="n"
+        ),
+    ],
+)
+def test_a_server_s_refusal_is_passed_on(
+    afterword: Afterword, server: str, output: tuple[str, ...], options: tuple[str, ...], message: str
+) -> None:
+    result = afterword("complete", "ab", "--url", server, *options, *output)
+    assert result.stderr.startswith(message)
+    assert (result.stdout, result.exit_code) == ("", 1)
+
+
+@pytest.mark.parametrize("output", [(), ("--json",)], ids=["stream", "body"])
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "127.0.0.1:1", "http://[x"])
+def test_an_unreachable_server_is_named(afterword: Afterword, url: str, output: tuple[str, ...]) -> None:
+    result = afterword("complete", "ab", "--url", url, *output)
+    assert result.stderr.startswith(f"Error: {url}/v1/completions cannot be reached: ")
+    assert result.exit_code == 1
+
+
+def test_settings_of_the_directory_hold(afterword: Afterword, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AFTERWORD_MODEL")
+    (tmp_path / "afterword.toml").write_text("[[models]]\npath = 'echo'\nname = 'mine'")
+    assert json.loads(afterword("complete", "ab", "--json").stdout)["model"] == "mine"

@@ -1,0 +1,86 @@
+"""`afterword serve` as its own process: what it says, what it refuses, and how it stops."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.cli.conftest import Afterword
+
+COMMAND = [sys.executable, "-c", "from afterword.cli.main import app; app()", "serve", "--model", "echo", "--port", "0"]
+SOURCES = Path(__file__).resolve().parents[2] / "src"
+
+
+@contextmanager
+def serving(folder: Path, *options: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """The running server and the line it said when it was ready."""
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
+    with subprocess.Popen(
+        [*COMMAND, *options], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield process, process.stdout.readline()
+        finally:
+            process.kill()
+
+
+def address(line: str) -> str:
+    found = re.search(r"http://\S+/v1", line)
+    assert found is not None, line
+    return found[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: signal.Signals(number).name)
+def test_a_server_says_where_it_is_and_stops_in_good_order(tmp_path: Path, number: int) -> None:
+    with serving(tmp_path, "--context", "64", "--parallel", "2") as (process, line):
+        assert re.fullmatch(
+            r"Ready at http://127\.0\.0\.1:\d+/v1: echo, context 64, 2 streams; \d+ MiB of memory in use\n", line
+        )
+        body = {"prompt": "ab", "temperature": 0, "max_tokens": 4}
+        assert httpx.post(address(line) + "/completions", json=body).json()["choices"][0]["text"] == "abab"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert out == ""
+    assert "Traceback" not in err
+
+
+def test_settings_reach_the_http_layer(tmp_path: Path) -> None:
+    with serving(tmp_path, "--api-key", "k", "--strict", "--max-logprobs", "7") as (_, line):
+        url = address(line) + "/completions"
+        assert httpx.post(url, json={}).status_code == 401
+        key = {"Authorization": "Bearer k"}
+        assert httpx.post(url, json={"unknown": 1}, headers=key).status_code == 400
+        assert "at most" in httpx.post(url, json={"logprobs": 8}, headers=key).json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        pytest.param(["--host", "0.0.0.0"], "host is 0.0.0.0, which other machines may reach", id="exposed"),
+        pytest.param(["--model", "no.gguf"], "model is 'no.gguf': it must be", id="model"),
+        pytest.param(["--port", "99999"], "--port is '99999': it must be", id="port"),
+    ],
+)
+def test_a_wrong_configuration_is_one_sentence(afterword: Afterword, options: list[str], message: str) -> None:
+    result = afterword("serve", *options)
+    assert result.stderr.startswith(f"Error: {message}")
+    assert result.stderr.count("\n") == 1
+    assert result.exit_code == 2
+
+
+def test_a_port_that_is_taken_is_named_before_a_model_is_loaded(afterword: Afterword, tmp_path: Path) -> None:
+    (tmp_path / "broken.gguf").touch()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = afterword("serve", "--model", "broken.gguf", "--port", str(port))
+    assert result.stderr.startswith(f"Error: Cannot listen on port {port} of 127.0.0.1: Address already in use.")
+    assert result.exit_code == 2
