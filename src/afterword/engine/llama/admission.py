@@ -43,9 +43,12 @@ class Admission:
                 return True
             sequence.waits_for = None
         leader = sequence.group.leader
+        if leader is None and sequence is not sequence.group.sequences[0]:
+            # The first candidate leads: it alone is scored, so no other may be done with the prompt before it.
+            return True
         if leader is not None and leader.stream is not None and leader.prefilling:
             # The common case of n and best_of, without comparing prompts.
-            return sequence.n_prompt >= WORTH_COPYING
+            return leader.scored or sequence.n_prompt >= WORTH_COPYING
         return self._find_better(sequence, running)
 
     def _find_better(self, sequence: Sequence, running: list[Sequence]) -> bool:
