@@ -2,7 +2,8 @@
 
 No prefill or decode phase: a sequence has tokens and `n_computed`, and each step gives it some of the difference.
 Steps that extend prompts and steps that sample take turns, so nobody's next token waits for more than one piece of
-somebody's prompt. What is admitted finishes: its stream holds prompt and max_tokens by construction.
+somebody's prompt. So do the two kinds of pieces, so a short prompt does not wait for the end of a long one.
+What is admitted finishes: its stream holds prompt and max_tokens by construction.
 
 Knows no model library, no threads and no clock. Engine thread only.
 """
@@ -36,6 +37,7 @@ class Scheduler:
         self._admission = Admission(kv, runner)
         self._committer = Committer(kv, log_softmax)
         self._prompts_went_last = False
+        self._tiled_went_last = False
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
         self.just_admitted: list[Sequence] = []
@@ -107,11 +109,14 @@ class Scheduler:
         if not prompts:
             return []
         self._prompts_went_last = True
-        budget = SHARED_BUDGET if sampling else PROMPT_BUDGET
-        oldest = prompts[0]
-        if _n_tiled_left(oldest):
-            return _tiled_spans([s for s in prompts if _n_tiled_left(s)], budget)
-        return _row_spans([s for s in prompts if not _n_tiled_left(s)], budget)
+        return self._plan_prompts(prompts, SHARED_BUDGET if sampling else PROMPT_BUDGET)
+
+    def _plan_prompts(self, prompts: list[Sequence], budget: int) -> list[Span]:
+        """A piece of the oldest prompts of one kind; the kinds take turns, so a short prompt passes a long one."""
+        tiled = [s for s in prompts if _n_tiled_left(s)]
+        rows = [s for s in prompts if not _n_tiled_left(s)]
+        self._tiled_went_last = bool(tiled) and (not rows or not self._tiled_went_last)
+        return _tiled_spans(tiled, budget) if self._tiled_went_last else _row_spans(rows, budget)
 
 
 def _n_tiled_left(sequence: Sequence) -> int:
