@@ -1,0 +1,359 @@
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engine.llama.fake_runner import N_VOCAB, ROW, TILED, FakeRunner
+from tests.fakes import generation_request
+
+from afterword.engine.candidate import new_candidates
+from afterword.engine.events import Chunk, Event, Finished, PromptDone
+from afterword.engine.llama.commit import Message
+from afterword.engine.llama.kernels import boundary
+from afterword.engine.llama.kv import Demand, KVStreams
+from afterword.engine.llama.logprobs import LogSoftmax
+from afterword.engine.llama.random_stream import RandomStream
+from afterword.engine.llama.sampling import EveryTokenBanned, Sampler, Workspace
+from afterword.engine.llama.scheduler import Scheduler
+from afterword.engine.llama.sequence import Group, Sequence
+from afterword.engine.request import GenerationRequest, Sampling
+from afterword.errors import AfterwordError
+from afterword.tokens import ByteTokenizer
+
+WARM = Sampling(temperature=1.0)
+BAN_ALL = Sampling(logit_bias=tuple((token, -100.0) for token in range(N_VOCAB)))
+WORDS = np.random.default_rng(0).integers(0, N_VOCAB, (8, 2400)).tolist()
+
+
+def words(n: int, book: int = 0) -> tuple[int, ...]:
+    """The first n tokens of a numbered text."""
+    return tuple(WORDS[book][:n])
+
+
+@dataclass(slots=True, eq=False)
+class Reading:
+    """What one group's reader was told."""
+
+    request: GenerationRequest
+    told: list[Event | AfterwordError] = field(default_factory=list)
+
+    def tokens(self, index: int) -> list[tuple[object, ...]]:
+        return [
+            (token.id, token.offset, token.logprob.hex(), token.top)
+            for event in self.told
+            if isinstance(event, Chunk) and event.index == index
+            for token in event.tokens
+        ]
+
+    def finished(self, index: int) -> Finished | None:
+        ends = [event for event in self.told if isinstance(event, Finished) and event.index == index]
+        assert len(ends) <= 1, "a candidate ends once"
+        return ends[0] if ends else None
+
+    @property
+    def prompt(self) -> PromptDone | None:
+        done = [event for event in self.told if isinstance(event, PromptDone)]
+        assert len(done) <= 1, "a prompt is done once"
+        assert not done or self.told[0] is done[0], "nothing comes before the prompt"
+        return done[0] if done else None
+
+    def scores(self) -> tuple[bytes, ...]:
+        if self.prompt is None or self.prompt.scores is None:
+            return ()
+        scores = self.prompt.scores
+        return scores.logprobs.tobytes(), scores.top_ids.tobytes(), scores.top_logprobs.tobytes()
+
+
+class Desk:
+    """A scheduler over a fake runner, with everything checked after each step."""
+
+    def __init__(self, n_streams: int, *, capacity: int = 3000) -> None:
+        self.kv = KVStreams(n_streams, capacity)
+        self.runner = FakeRunner(n_streams)
+        self.scheduler = Scheduler(self.kv, self.runner, LogSoftmax(N_VOCAB))
+        self._workspace = Workspace(N_VOCAB)
+
+    def add(self, request: GenerationRequest) -> tuple[Group, Reading]:
+        reading = Reading(request)
+        group = Group(request, reading, 0.0)
+        for candidate in new_candidates(request, ByteTokenizer()):
+            stream = RandomStream(request.seed, request.prompt_index, candidate.index)
+            sampler = Sampler(request.sampling, self._workspace, stream, end_ids=request.end_ids)
+            scored = request.prompt_logprobs if candidate.index == 0 else None
+            demand = Demand(np.array(request.prompt, dtype=np.int32), request.reproducible, scored)
+            group.sequences.append(Sequence(group, candidate, sampler, demand))
+        self.scheduler.add(group)
+        return group, reading
+
+    def step(self) -> list[Message]:
+        messages = self.scheduler.step()
+        for reader, message in messages:
+            assert isinstance(reader, Reading)
+            reader.told.append(message)
+        self.kv.check_invariants()
+        self.runner.check_books(self.kv)
+        held = [s.stream for s in self.scheduler.running]
+        assert sorted(stream.id for stream in self.kv if stream.running) == sorted(s.id for s in held if s is not None)
+        return messages
+
+    def cancel(self, group: Group) -> None:
+        self.scheduler.cancel(group)
+        assert not any(s.group is group for s in [*self.scheduler.running, *self.scheduler.waiting])
+        assert all(s.stream is None for s in group.sequences)
+
+    def finish(self) -> None:
+        for _ in range(2000):
+            if self.scheduler.idle:
+                return
+            self.step()
+        raise AssertionError("the work never ends")
+
+    def complete(self, request: GenerationRequest) -> Reading:
+        _, reading = self.add(request)
+        self.finish()
+        return reading
+
+
+def ask(prompt: tuple[int, ...], **changes: Any) -> GenerationRequest:
+    return generation_request(prompt, **({"sampling": WARM, "logprobs": 2, "seed": 5} | changes))
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    request: GenerationRequest
+    arrives: int
+    leaves: int | None
+    """Step before which the client goes away."""
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Job:
+    shared = draw(st.sampled_from([0, 1, 20, 31, 32, 64, 100, 127, 128, 129, 192, 193, 256, 300, 320, 400]))
+    tail = draw(st.sampled_from([0, 1, 2, 12, 63, 64, 65, 130]))
+    prompt = words(shared, draw(st.integers(0, 1))) + words(tail, draw(st.integers(2, 3)))
+    arrives = draw(st.integers(0, 25))
+    stay = draw(st.none() | st.none() | st.integers(0, 20))
+    request = ask(
+        prompt or words(1),
+        n_candidates=draw(st.integers(1, 4)),
+        max_tokens=draw(st.sampled_from([0, 1, 2, 5, 12])),
+        seed=draw(st.integers(0, 2)),
+        reproducible=draw(st.booleans()),
+        logprobs=draw(st.sampled_from([None, 0, 3])),
+        prompt_logprobs=draw(st.sampled_from([None, None, 0, 1, 4])),
+        end_ids=frozenset({3, 4}),
+    )
+    return Job(request, arrives, None if stay is None else arrives + stay)
+
+
+def play(desk: Desk, played: list[Job]) -> list[Reading]:
+    groups: list[Group | None] = [None] * len(played)
+    readings = [Reading(job.request) for job in played]
+    for now in range(2000):
+        for number, job in enumerate(played):
+            if job.arrives == now:
+                groups[number], readings[number] = desk.add(job.request)
+        for group, job in zip(groups, played, strict=True):
+            if job.leaves == now and group is not None:
+                desk.cancel(group)
+        desk.step()
+        if now >= 25 and desk.scheduler.idle:
+            return readings
+    raise AssertionError("the work never ends")
+
+
+def assert_same(reading: Reading, alone: Reading, *, left: bool) -> None:
+    if left and reading.prompt is None:
+        assert reading.told == []
+        return
+    assert reading.scores() == alone.scores()
+    for index in range(reading.request.n_candidates):
+        tokens, end = reading.tokens(index), reading.finished(index)
+        if left and end is None:
+            assert tokens == alone.tokens(index)[: len(tokens)]
+        else:
+            assert tokens == alone.tokens(index)
+            assert end == alone.finished(index)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(jobs(), min_size=2, max_size=7), st.integers(1, 6))
+def test_answers_of_a_reproducible_request_do_not_depend_on_the_others(played: list[Job], n_streams: int) -> None:
+    desk = Desk(n_streams, capacity=560)
+    readings = play(desk, played)
+    assert desk.kv.n_running == 0
+    for job, reading in zip(played, readings, strict=True):
+        left = job.leaves is not None
+        if job.request.reproducible:
+            assert_same(reading, Desk(6, capacity=560).complete(job.request), left=left)
+        elif not left:
+            assert reading.prompt is not None
+            assert (reading.prompt.scores is None) == (job.request.prompt_logprobs is None)
+            assert all(reading.finished(index) is not None for index in range(job.request.n_candidates))
+
+
+@pytest.mark.parametrize("n_prompt", [1, 2, 63, 64, 65, 127, 128, 129, 191, 192, 600, 601])
+def test_the_length_of_a_prompt_alone_decides_its_kernels(n_prompt: int) -> None:
+    desk = Desk(2)
+    desk.complete(ask(words(n_prompt), max_tokens=9))
+    kernels = desk.runner.cells[0].kernels
+    end = boundary(n_prompt)
+    assert kernels == [TILED] * end + [ROW] * (n_prompt + 8 - end)
+
+
+def test_candidates_share_one_prefill() -> None:
+    desk = Desk(8)
+    reading = desk.complete(ask(words(600), n_candidates=8, max_tokens=4))
+    counters = desk.scheduler.counters
+    assert (counters.prompt_tokens, counters.prefill_tokens) == (600, 600 + 7)
+    assert counters.completion_tokens == 8 * 4
+    assert [copy[:1] + copy[2:] for copy in desk.runner.copies] == [(0, 599)] * 7
+    assert len({tuple(reading.tokens(index)) for index in range(8)}) == 8
+
+
+def test_more_candidates_than_streams_take_turns() -> None:
+    desk = Desk(2)
+    few = desk.complete(ask(words(200), n_candidates=5, max_tokens=3))
+    assert desk.scheduler.counters.prefill_tokens == 200 + 4
+    many = Desk(8).complete(ask(words(200), n_candidates=5, max_tokens=3))
+    assert [few.tokens(index) for index in range(5)] == [many.tokens(index) for index in range(5)]
+
+
+def test_requests_that_arrive_together_wait_for_their_common_prefix() -> None:
+    desk = Desk(4)
+    for book in (1, 2, 3):
+        desk.add(ask(words(300) + words(100, book), max_tokens=2, reproducible=False))
+    desk.finish()
+    # 300 tokens are shared, 256 of them lie in whole tiles before the others' own rows.
+    assert desk.scheduler.counters.prefill_tokens == 400 + 2 * (400 - 256)
+
+
+def test_a_prompt_without_a_common_prefix_does_not_wait() -> None:
+    desk = Desk(4)
+    desk.add(ask(words(300), max_tokens=2))
+    desk.add(ask(words(300, 1), max_tokens=2))
+    desk.step()
+    assert len(desk.scheduler.running) == 2
+
+
+def test_the_follower_goes_on_when_the_one_it_waits_for_leaves() -> None:
+    desk = Desk(4)
+    first, _ = desk.add(ask(words(1000), max_tokens=2))
+    _, reading = desk.add(ask(words(900), max_tokens=2))
+    desk.step()
+    assert len(desk.scheduler.waiting) == 1
+    desk.cancel(first)
+    desk.finish()
+    assert reading.prompt == PromptDone(512, None)
+
+
+def test_a_scored_prefix_is_answered_from_the_cache() -> None:
+    desk = Desk(2)
+    first = desk.complete(ask(words(300), max_tokens=0, prompt_logprobs=4))
+    again = desk.complete(ask(words(300), max_tokens=0, prompt_logprobs=4))
+    assert again.scores() == first.scores()
+    assert again.prompt is not None
+    assert again.prompt.n_cached == 299
+    assert desk.scheduler.counters.prefill_tokens == 300 + 1
+
+
+def test_nothing_to_sample_ends_every_candidate_without_computing_for_each() -> None:
+    desk = Desk(4)
+    reading = desk.complete(ask(words(100), n_candidates=3, max_tokens=0))
+    assert reading.told == [PromptDone(0, None), *(Finished(index, "length", 0, 0.0, 0) for index in range(3))]
+    assert desk.scheduler.counters.prefill_tokens == 100
+
+
+@pytest.mark.parametrize("n_prompt", [pytest.param(20, id="too-short-to-wait-for"), pytest.param(150, id="long")])
+def test_scores_come_from_the_scored_candidate_whoever_is_done_first(n_prompt: int) -> None:
+    desk = Desk(4)
+    desk.complete(ask(words(n_prompt), max_tokens=1))  # in the cache, but without scores
+    desk.add(ask(words(200, 1), max_tokens=30))
+    reading = desk.complete(ask(words(n_prompt), n_candidates=3, max_tokens=2, prompt_logprobs=1))
+    assert reading.scores() == Desk(1).complete(reading.request).scores() != ()
+
+
+def test_candidates_wait_while_the_scored_one_waits_for_another_request() -> None:
+    desk = Desk(4)
+    desk.complete(ask(words(150), max_tokens=1))
+    desk.add(ask(words(1000), max_tokens=0, prompt_logprobs=1))
+    request = ask(words(150), n_candidates=2, max_tokens=2, prompt_logprobs=1)
+    reading = desk.complete(request)
+    assert reading.scores() == Desk(1).complete(request).scores() != ()
+
+
+def test_an_error_of_one_candidate_ends_its_group_and_no_other() -> None:
+    desk = Desk(6)
+    _, spoiled = desk.add(ask(words(100), n_candidates=3, sampling=BAN_ALL))
+    _, good = desk.add(ask(words(90, 1), max_tokens=5))
+    desk.finish()
+    assert [type(message) for message in spoiled.told] == [PromptDone, EveryTokenBanned]
+    assert good.finished(0) == Desk(1).complete(good.request).finished(0) is not None
+    assert desk.kv.n_running == 0
+
+
+def test_error_while_candidates_share_a_step_is_told_once() -> None:
+    desk = Desk(6)
+    _, spoiled = desk.add(ask(words(10), n_candidates=3, sampling=BAN_ALL))
+    desk.finish()
+    assert sum(isinstance(message, AfterwordError) for message in spoiled.told) == 1
+
+
+def test_cancelled_group_frees_its_streams_and_leaves_its_tokens_to_others() -> None:
+    desk = Desk(2)
+    group, _ = desk.add(ask(words(400), n_candidates=2, max_tokens=1000))
+    for _ in range(10):
+        desk.step()
+    assert desk.kv.n_free == 0
+    desk.cancel(group)
+    assert (desk.kv.n_free, desk.scheduler.idle) == (2, True)
+    reading = desk.complete(ask(words(400), max_tokens=1))
+    assert reading.prompt == PromptDone(399, None)
+
+
+def test_next_tokens_and_pieces_of_prompts_take_turns() -> None:
+    desk = Desk(2)
+    desk.add(ask(words(10), max_tokens=50))
+    desk.step()
+    desk.add(ask(words(1000, 1), max_tokens=1))
+    for _ in range(6):
+        desk.step()
+    assert [[n for _, n in call] for call in desk.runner.calls[1:]] == [[1], [256], [1], [256], [1], [256]]
+
+
+def test_a_lone_prompt_goes_in_the_largest_pieces() -> None:
+    desk = Desk(1)
+    desk.complete(ask(words(1200), max_tokens=1))
+    assert [call[0][1] for call in desk.runner.calls] == [512, 512, 64, 63, 49]
+
+
+def test_a_short_prompt_does_not_wait_for_the_end_of_a_long_one() -> None:
+    desk = Desk(2)
+    long, _ = desk.add(ask(words(2000), max_tokens=1))
+    desk.step()
+    _, short = desk.add(ask(words(40, 1), max_tokens=1))
+    desk.step()
+    desk.step()
+    assert short.finished(0) is not None
+    assert long.sequences[0].prefilling
+
+
+def test_short_prompts_do_not_starve_a_long_one() -> None:
+    desk = Desk(3)
+    _, long = desk.add(ask(words(1000), max_tokens=1))
+    for number in range(40):
+        desk.add(ask(words(30 + number, 1), max_tokens=1, reproducible=False))
+        desk.step()
+    assert long.finished(0) is not None
+
+
+def test_gaps_between_running_streams_are_closed() -> None:
+    desk = Desk(4)
+    groups = [desk.add(ask(words(40, book), max_tokens=500))[0] for book in range(4)]
+    for _ in range(10):
+        desk.step()
+    desk.cancel(groups[1])
+    desk.step()
+    assert sorted(stream for stream, _ in desk.runner.calls[-1]) == [0, 1, 2]
