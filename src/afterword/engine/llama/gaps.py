@@ -36,22 +36,18 @@ def close_gap(kv: KVStreams, runner: Runner, running: SequenceOf[Sequence]) -> N
 
 
 def _best_move(ids: list[int]) -> tuple[int, int] | None:
-    """(from, to) that leaves fewer runs: the last run's single stream into a hole before it; None if none does."""
+    """(from, to): the last stream into the lowest hole that leaves fewer runs; None if there is one run.
+
+    If no single move does, the last run follows the first one, stream by stream.
+    """
     runs = _runs(ids)
     if len(runs) < 2:
         return None
-    last = runs[-1]
-    taken = set(ids)
-    for target in range(last[0]):
-        if target in taken:
-            continue
-        moved = sorted((taken - {last[-1]}) | {target})
-        if len(_runs(moved)) < len(runs):
-            return last[-1], target
-    if len(last) > 1:
-        hole = next((i for i in range(last[0]) if i not in taken), None)
-        return None if hole is None else (last[-1], hole)
-    return None
+    source, taken = ids[-1], set(ids)
+    for target in range(runs[-1][0]):
+        if target not in taken and len(_runs(sorted(taken - {source} | {target}))) < len(runs):
+            return source, target
+    return source, runs[0][-1] + 1
 
 
 def _runs(ids: list[int]) -> list[list[int]]:
