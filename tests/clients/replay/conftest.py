@@ -1,0 +1,25 @@
+"""One live server for all replays: an echo model, and one that fills gaps by a template."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.api.served import CREATED
+from tests.clients.replay.wire import KEY, Wire
+from tests.live import run_server
+
+from afterword.api.app import create_app
+from afterword.api.settings import ApiSettings
+from afterword.engine.echo import EchoEngine
+from afterword.models import Registry, ServedModel
+
+
+@pytest.fixture(scope="session")
+def wire() -> Iterator[Wire]:
+    """Models `echo`, `gap` (what it echoes is `[prefix|suffix]`) and `slow` (it never ends within a test)."""
+    models = [
+        ServedModel("echo", EchoEngine(), CREATED),
+        ServedModel("gap", EchoEngine(), CREATED, card={"infill_template": "[{prefix}|{suffix}]"}),
+        ServedModel("slow", EchoEngine(token_delay=0.02), CREATED),
+    ]
+    with run_server(create_app(Registry(models), ApiSettings(api_key=KEY))) as url:
+        yield Wire(url)
