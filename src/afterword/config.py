@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from afterword.defaults import DEFAULT_MODEL, ECHO, MODEL_SETTINGS, SETTINGS, Setting
+from afterword.engine.llama.settings import Layout
 from afterword.errors import ConfigurationError
 from afterword.kinds import Kind, Share
 
@@ -46,6 +47,7 @@ class EngineConfig:
     memory: int | Share
     """Bytes, or a share of the memory free at start, for all models together."""
     threads: int | None
+    layout: Layout
     cache_dir: Path
     context: int | None
     parallel: int

@@ -7,6 +7,7 @@ these tables, so each of them is written once. Reads nothing and decides nothing
 from dataclasses import dataclass
 
 from afterword.engine.llama.memory import DEFAULT_CONTEXT
+from afterword.engine.llama.settings import LAYOUTS
 from afterword.kinds import Bytes, Choice, Directory, InfillTemplate, Integer, Kind, Memory, Share, Switch, Text, Texts
 
 ECHO = "echo"
@@ -93,6 +94,13 @@ SETTINGS = (
         "50% of the memory that is free at start",
     ),
     Setting("engine", "threads", Integer(1, 1024), None, "Threads of a model.", "the physical cores it may use"),
+    Setting(
+        "engine",
+        "layout",
+        Choice(LAYOUTS),
+        "original",
+        "Weights as they are in the file, as a Q8_0 copy, or auto: whichever is faster, timed once.",
+    ),
     Setting(
         "engine",
         "cache_dir",

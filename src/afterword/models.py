@@ -105,6 +105,7 @@ def _load_llama(model: ModelConfig, engine: EngineConfig, budget: int) -> Served
             max_waiting=engine.max_waiting,
             memory_bytes=budget,
             cache_dir=engine.cache_dir,
+            layout=engine.layout,
         )
     )
     status = file.stat()

@@ -5,6 +5,7 @@ Tokenizing is thread-safe; everything of a `LlamaContext` belongs to one thread.
 """
 
 import ctypes
+import weakref
 from collections import deque
 from pathlib import Path
 
@@ -41,11 +42,11 @@ def build_info() -> str:
 
 
 class LlamaModel:
-    """Weights and vocabulary of one GGUF file. `close` frees them; contexts must be closed before."""
+    """Weights and vocabulary of one GGUF file, freed by `close` or with the object; contexts must be closed before."""
 
     def __init__(self, path: Path, *, vocab_only: bool = False) -> None:
         """Raises `ConfigurationError` in one sentence if the file cannot be a model."""
-        _check_file(path)
+        check_file(path)
         start_backend()
         params = c.llama_model_default_params()
         params.vocab_only = vocab_only
@@ -54,17 +55,24 @@ class LlamaModel:
         if not pointer:
             reason = _recent_errors[0] if _recent_errors else "llama.cpp gives no reason"
             raise ConfigurationError(f"The model file {path} cannot be loaded: {reason}.")
-        self._pointer: c.llama_model_p | None = pointer
-        vocab = c.llama_model_get_vocab(pointer)
-        assert vocab is not None
-        self.vocab: c.llama_vocab_p = vocab
-        self.n_vocab = int(c.llama_vocab_n_tokens(vocab))
+        self._pointer: c.llama_model_p = pointer
+        self._free = weakref.finalize(self, c.llama_model_free, pointer)
+        # At the end of the process a thread may still compute; the system takes the memory back.
+        self._free.atexit = False
+        self.n_vocab = int(c.llama_vocab_n_tokens(self.vocab))
 
     @property
     def pointer(self) -> "c.llama_model_p":
         """The C handle; asserts that the model is open."""
-        assert self._pointer is not None, "the model is closed"
+        assert self._free.alive, "the model is closed"
         return self._pointer
+
+    @property
+    def vocab(self) -> "c.llama_vocab_p":
+        """The C handle of the vocabulary, which dies with the model."""
+        found = c.llama_model_get_vocab(self.pointer)
+        assert found is not None
+        return found
 
     @property
     def n_ctx_train(self) -> int:
@@ -97,7 +105,12 @@ class LlamaModel:
     @property
     def float_weights(self) -> bool:
         """Whether the matrices are F32, F16 or BF16, whose products depend on having one row or several."""
-        return int(c.llama_model_ftype(self.pointer)) in (0, 1, 32)
+        return self.file_type in (0, 1, 32)
+
+    @property
+    def file_type(self) -> int:
+        """llama.cpp's number for the type most tensors have (enum llama_ftype)."""
+        return int(c.llama_model_ftype(self.pointer))
 
     @property
     def memory_can_be_cut(self) -> bool:
@@ -142,13 +155,12 @@ class LlamaModel:
         return buffer.raw[:n]
 
     def close(self) -> None:
-        """Free the weights. Calling it again changes nothing."""
-        if self._pointer is not None:
-            c.llama_model_free(self._pointer)
-            self._pointer = None
+        """Free the weights and the vocabulary. Calling it again changes nothing."""
+        self._free()
 
 
-def _check_file(path: Path) -> None:
+def check_file(path: Path) -> None:
+    """Raises `ConfigurationError` in one sentence if the file cannot be read or is not GGUF."""
     if not path.is_file():
         raise ConfigurationError(f"The model file {path} does not exist.")
     try:
@@ -193,6 +205,8 @@ class LlamaContext:
         self.n_streams = n_streams
         self.n_ctx_stream = int(c.llama_n_ctx_seq(pointer))
         self._rows = _BatchRows(n_batch)
+        # (source, target) of copies that the next decode will carry out.
+        self._copying: list[tuple[int, int]] = []
 
     @property
     def pointer(self) -> "c.llama_context_p":
@@ -213,6 +227,7 @@ class LlamaContext:
         llama.cpp's code if it fails; the streams are then in an unknown state.
         """
         batch = self._rows.fill(tokens, positions, streams, outputs)
+        self._copying.clear()
         code = int(c.llama_decode(self.pointer, batch))
         if code != 0:
             raise RuntimeError(f"llama_decode failed with code {code}: {' '.join(_recent_errors)}")
@@ -227,6 +242,8 @@ class LlamaContext:
 
     def snapshot(self, stream: int) -> "ctypes.Array[ctypes.c_uint8]":
         """All tokens of a stream as bytes that `restore` takes."""
+        if any(stream == target for _, target in self._copying):
+            self._settle()
         size = int(c.llama_state_seq_get_size(self.pointer, stream))
         data = (ctypes.c_uint8 * size)()
         written = int(c.llama_state_seq_get_data(self.pointer, data, size, stream))
@@ -235,14 +252,28 @@ class LlamaContext:
 
     def restore(self, stream: int, data: "ctypes.Array[ctypes.c_uint8]") -> None:
         """Replace a stream's content by a snapshot; later results equal the original's to the bit."""
+        if any(stream in pair for pair in self._copying):
+            self._settle()
         self.truncate(stream, 0)
         read = int(c.llama_state_seq_set_data(self.pointer, data, len(data), stream))
         if read != len(data):
             raise RuntimeError("llama.cpp refused the snapshot of a stream")
 
     def copy(self, source: int, target: int) -> None:
-        """Copy a whole stream, its unused cells included, on the next decode."""
+        """Copy a whole stream, its unused cells included: noted down now, carried out by the next decode."""
         c.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+        self._copying.append((source, target))
+
+    def _settle(self) -> None:
+        """Carry out the copies now: snapshots and restores go straight to cells whose copy is only noted down.
+
+        A decode does it, of any token behind the content of a stream that has a cell to spare.
+        """
+        ends = {s: int(c.llama_memory_seq_pos_max(self._memory, s)) + 1 for pair in self._copying for s in pair}
+        stream = min(ends, key=lambda s: ends[s])
+        one = np.zeros(1, dtype=np.int32)
+        self.decode(one, one + ends[stream], one + stream, np.ones(1, dtype=np.int8))
+        self.truncate(stream, ends[stream])
 
     def close(self) -> None:
         """Free the KV cache. Calling it again changes nothing."""
@@ -304,3 +335,15 @@ def special_token(model: LlamaModel, name: str) -> int | None:
 def adds_bos(model: LlamaModel) -> bool:
     """Whether the metadata asks for BOS in front of a text."""
     return bool(c.llama_vocab_get_add_bos(model.vocab))
+
+
+def quantize(source: Path, target: Path, *, file_type: int, n_threads: int) -> None:
+    """Write a copy of a GGUF file with its matrices in another type. Raises RuntimeError with llama.cpp's reason."""
+    start_backend()
+    params = c.llama_model_quantize_default_params()
+    params.ftype = file_type
+    params.nthread = n_threads
+    params.allow_requantize = True
+    _recent_errors.clear()
+    if int(c.llama_model_quantize(str(source).encode(), str(target).encode(), ctypes.byref(params))) != 0:
+        raise RuntimeError(" ".join(_recent_errors) or "llama.cpp gives no reason")

@@ -17,6 +17,7 @@ class Notebook:
     """Answers that take long to work out, kept between starts under a key that names all they depend on."""
 
     def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self._path = directory / "notebook.json"
 
     def recall(self, key: str, work_out: Callable[[], str]) -> str:

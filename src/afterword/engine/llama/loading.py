@@ -4,11 +4,12 @@ import os
 from collections.abc import Callable
 
 from afterword.engine.base import Capabilities
-from afterword.engine.llama.binding import LlamaContext, LlamaModel, build_info
+from afterword.engine.llama.binding import LlamaContext, LlamaModel, build_info, check_file
 from afterword.engine.llama.engine import LlamaEngine
 from afterword.engine.llama.identity import Notebook, file_hash, fingerprint
 from afterword.engine.llama.kernels import TILE
 from afterword.engine.llama.kv import KVStreams
+from afterword.engine.llama.layout import load_weights
 from afterword.engine.llama.logprobs import LogSoftmax
 from afterword.engine.llama.memory import Need, Share, cells, share_out
 from afterword.engine.llama.probe import keeps_its_numbers
@@ -29,19 +30,24 @@ def load_engine(settings: LlamaSettings) -> LlamaEngine:
 
     Raises `ConfigurationError` if the file is missing, no GGUF or no text model, or if memory is too small.
     """
-    model = LlamaModel(settings.path)
+    notebook = Notebook(settings.cache_dir)
+    check_file(settings.path)
+    n_threads = settings.threads or os.cpu_count() or 1
+    identity = (file_hash(settings.path, notebook), build_info(), n_threads)
+    weights = load_weights(settings.path, settings.layout, identity, notebook)
     try:
-        return _start(model, settings)
+        return _start(weights.model, settings, n_threads, (*identity, weights.layout), notebook)
     except BaseException:
-        model.close()
+        weights.model.close()
         raise
 
 
-def _start(model: LlamaModel, settings: LlamaSettings) -> LlamaEngine:
+def _start(
+    model: LlamaModel, settings: LlamaSettings, n_threads: int, identity: tuple[object, ...], notebook: Notebook
+) -> LlamaEngine:
     if not model.decoder_only:
         raise ConfigurationError(f"The model {settings.path} ({model.description}) does not continue text.")
     share = _share(model, settings)
-    n_threads = settings.threads or os.cpu_count() or 1
     context = LlamaContext(
         model,
         n_streams=share.n_streams,
@@ -49,8 +55,7 @@ def _start(model: LlamaModel, settings: LlamaSettings) -> LlamaEngine:
         n_batch=PROMPT_BUDGET,
         n_threads=n_threads,
     )
-    notebook = Notebook(settings.cache_dir)
-    identity = (file_hash(settings.path, notebook), build_info(), n_threads, TILE, SPLIT_KV)
+    identity = (*identity, TILE, SPLIT_KV)
     exact = notebook.recall(f"probe {identity}", lambda: str(keeps_its_numbers(context, model.n_vocab))) == "True"
     capabilities = Capabilities(
         context=share.context,
@@ -60,7 +65,8 @@ def _start(model: LlamaModel, settings: LlamaSettings) -> LlamaEngine:
         n_streams=share.n_streams,
     )
     return LlamaEngine(
-        Vocabulary(model),
+        # A model of its own: requests are tokenized and answers spelled also while the engine closes.
+        Vocabulary(LlamaModel(settings.path, vocab_only=True)),
         capabilities,
         fingerprint(*identity, share.context, exact),
         _scheduler_maker(model, context, share),

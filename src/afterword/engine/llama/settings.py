@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
+
+Layout = Literal["auto", "original", "q8_0"]
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +26,5 @@ class LlamaSettings:
     """Budget for weights and KV cells together; None: no limit but the machine's."""
     cache_dir: Path
     """Where optimised copies of model files are kept."""
+    layout: Layout = "original"
+    """`original`: the file as it is; `q8_0`: a copy of that type; `auto`: the faster, where the file's type is slow."""
