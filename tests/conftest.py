@@ -1,5 +1,6 @@
 """Fixtures for tests of every layer."""
 
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -22,3 +23,11 @@ async def echo() -> AsyncIterator[EchoEngine]:
 def run_server() -> Callable[[Any], AbstractContextManager[str]]:
     """See `tests.live.run_server`."""
     return live.run_server
+
+
+def pytest_unconfigure() -> None:
+    """Close two files that llama_cpp opens on import and never closes: with warnings as errors Python complains."""
+    bindings = sys.modules.get("llama_cpp._utils")
+    if bindings is not None:
+        bindings.outnull_file.close()
+        bindings.errnull_file.close()
