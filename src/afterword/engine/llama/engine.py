@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import structlog
@@ -42,17 +42,6 @@ class LoopReader:
     mailbox: Mailbox
 
 
-@dataclass(slots=True)
-class _Room:
-    """What the event loop must know at once: how many sequences there is room for."""
-
-    posted: int = 0
-    """Sequences in commands that the thread has not taken yet."""
-    waiting: int = 0
-    """Sequences the scheduler had waiting after its latest step."""
-    running: int = 0
-
-
 class LlamaEngine:
     """An `Engine` over any `Runner`: `loading.load_engine` makes one of a GGUF file, the tests of a fake runner."""
 
@@ -73,7 +62,8 @@ class LlamaEngine:
         self._workspace = Workspace(tokenizer.n_vocab)
         self._changed = threading.Condition()
         self._commands: list[Callable[[], None]] = []
-        self._room = _Room()
+        self._n_posted = 0
+        """Sequences in commands that the latest snapshot does not know of yet."""
         self._groups: dict[Group, None] = {}
         self._failure: EngineFailed | None = None
         self._closing = False
@@ -86,14 +76,16 @@ class LlamaEngine:
 
     def generate(self, request: GenerationRequest) -> Generation:
         """See `Engine.generate`."""
-        if self._failure is not None:
-            raise self._failure
         loop = asyncio.get_running_loop()
         mailbox = Mailbox(loop, request.n_candidates)
         group = Group(request, LoopReader(loop, mailbox), time.monotonic())
         with self._changed:
+            # Under the condition: a thread that has failed takes no more commands.
+            if self._failure is not None:
+                # A new error: one that is raised again and again would collect every caller's frames.
+                raise EngineFailed(str(self._failure)) from self._failure.__cause__
             self._check_room(request.n_candidates)
-            self._room.posted += request.n_candidates
+            self._n_posted += request.n_candidates
             self._commands.append(lambda: self._add(group))
             self._changed.notify()
         return MailboxGeneration(mailbox, lambda: self._post(lambda: self._cancel(group)))
@@ -105,7 +97,8 @@ class LlamaEngine:
 
     def stats(self) -> EngineStats:
         """See `Engine.stats`."""
-        return self._stats
+        with self._changed:
+            return replace(self._stats, waiting=self._stats.waiting + self._n_posted)
 
     async def aclose(self) -> None:
         """Cancel everything, end the thread and free the model. Calling it again changes nothing."""
@@ -117,8 +110,8 @@ class LlamaEngine:
 
     def _check_room(self, n_sequences: int) -> None:
         """Raise `Overloaded` if that many more would have to wait beyond the limit. Called with the condition held."""
-        n_ahead = self._room.posted + self._room.waiting
-        n_free = self.capabilities.n_streams - self._room.running
+        n_ahead = self._n_posted + self._stats.waiting
+        n_free = self.capabilities.n_streams - self._stats.running
         if n_ahead + n_sequences - n_free > self._max_waiting:
             raise Overloaded(
                 f"{n_ahead} sequences are waiting for a stream and {n_sequences} more would exceed the limit of "
@@ -158,19 +151,33 @@ class LlamaEngine:
         with self._changed:
             while not self._commands and self._scheduler.idle and not self._closing:
                 self._changed.wait()
-            commands, self._commands = self._commands, []
             if self._closing:
                 return False
+            commands, self._commands = self._commands, []
+            n_posted = self._n_posted
         for command in commands:
             command()
-        with self._changed:
-            self._room.waiting = len(self._scheduler.waiting)
-            self._room.running = len(self._scheduler.running)
+        self._publish_stats("ready", n_posted)
         return True
 
     def _add(self, group: Group) -> None:
+        try:
+            group.sequences = self._sequences_of(group)
+        except Exception as error:  # whatever it is, it concerns this request alone
+            log.error("request failed", exc_info=error)
+            failure = EngineFailed("The engine could not take this request; the server's log has the cause.")
+            failure.__cause__ = error
+            self._send([(group.reader, failure)])
+            return
+        self._groups[group] = None
+        self._scheduler.add(group)
+
+    def _sequences_of(self, group: Group) -> list[Sequence]:
+        """A group's candidates, ready to be scheduled."""
         request = group.request
         prompt = np.array(request.prompt, dtype=np.int32)
+        reproducible = request.reproducible and self.capabilities.reproducible
+        sequences: list[Sequence] = []
         for candidate in new_candidates(request, self.tokenizer):
             sampler = Sampler(
                 request.sampling,
@@ -182,12 +189,8 @@ class LlamaEngine:
             )
             # Only one candidate scores the prompt; the others find it computed.
             score_top = request.prompt_logprobs if candidate.index == 0 else None
-            demand = Demand(prompt, request.reproducible, score_top)
-            group.sequences.append(Sequence(group, candidate, sampler, demand))
-        with self._changed:
-            self._room.posted -= request.n_candidates
-        self._groups[group] = None
-        self._scheduler.add(group)
+            sequences.append(Sequence(group, candidate, sampler, Demand(prompt, reproducible, score_top)))
+        return sequences
 
     def _cancel(self, group: Group) -> None:
         if group in self._groups:
@@ -199,6 +202,8 @@ class LlamaEngine:
         for sequence in self._scheduler.just_admitted:
             waited = time.monotonic() - sequence.group.queued_at
             self._queue_seconds = WAIT_MEMORY * self._queue_seconds + (1 - WAIT_MEMORY) * waited
+        # An idle engine takes no further step, and must not keep its last requests.
+        self._scheduler.just_admitted = []
 
     def _send(self, messages: list[Message]) -> None:
         """One call into each loop for everything that a step has to say."""
@@ -227,6 +232,7 @@ class LlamaEngine:
         with self._changed:
             self._failure = failure
             commands, self._commands = self._commands, []
+            self._n_posted = 0
         for command in commands:
             command()
         for group in self._groups:
@@ -236,11 +242,10 @@ class LlamaEngine:
             deliver_failure(reader.loop, [reader.mailbox], failure)
         self._groups.clear()
 
-    def _publish_stats(self, state: str) -> None:
+    def _publish_stats(self, state: str, n_posted: int = 0) -> None:
+        """A new snapshot, which knows of `n_posted` sequences more than the last: none is missed or counted twice."""
         scheduler, kv, counters = self._scheduler, self._kv, self._scheduler.counters
-        with self._changed:
-            self._room.waiting, self._room.running = len(scheduler.waiting), len(scheduler.running)
-        self._stats = EngineStats(
+        stats = EngineStats(
             state=state,
             running=len(scheduler.running),
             waiting=len(scheduler.waiting),
@@ -254,3 +259,5 @@ class LlamaEngine:
             cancelled=self._cancelled,
             queue_seconds=self._queue_seconds,
         )
+        with self._changed:
+            self._stats, self._n_posted = stats, self._n_posted - n_posted

@@ -1,0 +1,317 @@
+import asyncio
+import gc
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pytest
+from tests.engine.llama.desk import WARM, words
+from tests.engine.llama.fake_runner import LONE, FakeRunner
+from tests.fakes import Told, complete, eventually, generation_request, tell
+
+from afterword.engine.base import Capabilities
+from afterword.engine.events import Finished, PromptDone
+from afterword.engine.llama.engine import LlamaEngine
+from afterword.engine.llama.kv import KVStreams
+from afterword.engine.llama.logprobs import LogSoftmax
+from afterword.engine.llama.runner import Computed
+from afterword.engine.llama.sampling import EveryTokenBanned
+from afterword.engine.llama.scheduler import Scheduler
+from afterword.engine.llama.sequence import Group, Span
+from afterword.engine.llama.sequence import Sequence as Candidate
+from afterword.engine.request import GenerationRequest, Sampling
+from afterword.errors import EngineFailed, Overloaded
+from afterword.tokens import ByteTokenizer
+
+N_VOCAB = ByteTokenizer().n_vocab
+BAN_ALL = Sampling(logit_bias=tuple((token, -100.0) for token in range(N_VOCAB)))
+OUTSIDE = Sampling(logit_bias=((N_VOCAB + 1, 1.0),))
+
+
+@dataclass(slots=True)
+class GatedRunner:
+    """A fake runner that computes while its gate is open and raises in its `fails_at`-th call."""
+
+    inner: FakeRunner
+    fails_at: int | None = None
+    gate: threading.Event = field(default_factory=threading.Event)
+    n_calls: int = 0
+
+    def forward(self, spans: Sequence[Span]) -> list[Computed]:
+        assert self.gate.wait(timeout=60)
+        self.n_calls += 1
+        if self.n_calls == self.fails_at:
+            raise RuntimeError("llama_decode failed with code -3")
+        return self.inner.forward(spans)
+
+    def copy(self, source: int, target: int, n: int) -> None:
+        self.inner.copy(source, target, n)
+
+    def truncate(self, stream: int, n: int) -> None:
+        self.inner.truncate(stream, n)
+
+    def exchange(self, a: int, b: int, n_a: int, n_b: int) -> None:
+        self.inner.exchange(a, b, n_a, n_b)
+
+
+class Bench:
+    """An engine over a gated runner. `made_on` and `freed_on` are the threads that made and freed its scheduler."""
+
+    def __init__(self, *, n_streams: int = 4, max_waiting: int = 64, reproducible: bool = True) -> None:
+        self.runner = GatedRunner(FakeRunner(n_streams, N_VOCAB))
+        self.runner.gate.set()
+        self.made_on: list[str] = []
+        self.freed_on: list[str] = []
+        self.engine = LlamaEngine(
+            ByteTokenizer(),
+            Capabilities(
+                context=2999, max_logprobs=100, reproducible=reproducible, prefix_cache=True, n_streams=n_streams
+            ),
+            "fp_0123456789",
+            self._make_scheduler,
+            max_waiting=max_waiting,
+        )
+
+    def _make_scheduler(self) -> tuple[Scheduler, KVStreams, Callable[[], None]]:
+        self.made_on.append(threading.current_thread().name)
+        kv = KVStreams(self.runner.inner.n_streams, 3000)
+        return Scheduler(kv, self.runner, LogSoftmax(N_VOCAB)), kv, self._free
+
+    def _free(self) -> None:
+        self.freed_on.append(threading.current_thread().name)
+
+    async def idle(self) -> None:
+        await eventually(lambda: self.engine.stats().running == self.engine.stats().waiting == 0)
+
+
+@asynccontextmanager
+async def opened(**changes: Any) -> AsyncIterator[Bench]:
+    bench = Bench(**changes)
+    try:
+        yield bench
+    finally:
+        bench.runner.gate.set()
+        await bench.engine.aclose()
+
+
+def ask(n_prompt: int = 40, book: int = 0, **changes: Any) -> GenerationRequest:
+    return generation_request(words(n_prompt, book), **({"sampling": WARM, "logprobs": 1, "max_tokens": 8} | changes))
+
+
+async def test_events_come_in_order_from_the_first_to_the_last() -> None:
+    async with opened() as bench:
+        told = await complete(bench.engine, ask(100, n_candidates=3))
+    assert told.prompt == PromptDone(0, None)
+    assert [told.finished(index).n_tokens for index in range(3)] == [8, 8, 8]
+    assert isinstance(told.events[-1], Finished)
+
+
+async def test_answers_are_the_same_alone_and_in_a_crowd() -> None:
+    request = ask(200, n_candidates=2, seed=9, prompt_logprobs=2)
+    async with opened() as bench:
+        alone = await complete(bench.engine, request)
+    async with opened(n_streams=3) as bench:
+        crowd = [ask(200 - number, max_tokens=number, seed=number, reproducible=False) for number in range(1, 12)]
+        *_, told = await asyncio.gather(*(complete(bench.engine, each) for each in [*crowd, request]))
+    assert [told.tokens(index) for index in (0, 1)] == [alone.tokens(index) for index in (0, 1)]
+    assert told.prompt.scores is not None
+    assert alone.prompt.scores is not None
+    assert told.prompt.scores.logprobs.tobytes() == alone.prompt.scores.logprobs.tobytes()
+
+
+async def test_scheduler_is_made_and_freed_on_the_thread_that_uses_it() -> None:
+    async with opened() as bench:
+        await complete(bench.engine, ask())
+    assert bench.made_on == bench.freed_on == ["afterword-engine"]
+
+
+@pytest.mark.parametrize("fails_at", [1, 2, 5])
+async def test_failed_call_fails_every_reader_and_everybody_after(fails_at: int) -> None:
+    async with opened(n_streams=2) as bench:
+        bench.runner.fails_at = fails_at
+        bench.runner.gate.clear()
+        generations = [bench.engine.generate(ask(book=number, max_tokens=50)) for number in range(5)]
+        bench.runner.gate.set()
+        ends = await asyncio.gather(*(tell(each) for each in generations), return_exceptions=True)
+        assert [type(end) for end in ends] == [EngineFailed] * 5
+        await eventually(lambda: bench.engine.stats().state == "failed")
+        with pytest.raises(EngineFailed) as refused:
+            bench.engine.generate(ask())
+    assert "llama_decode" not in str(refused.value)
+    assert isinstance(refused.value.__cause__, RuntimeError)
+    assert (bench.engine.stats().running, bench.engine.stats().waiting) == (0, 0)
+    assert bench.freed_on == ["afterword-engine"]
+    assert bench.engine.stats().state == "failed"
+
+
+class LateRequest(GenerationRequest):
+    """A request during whose `generate` something else happens: when its candidates are counted."""
+
+    meanwhile: ClassVar[list[Callable[[], None]]] = []
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "n_candidates" and LateRequest.meanwhile:
+            LateRequest.meanwhile.pop()()
+        return super().__getattribute__(name)
+
+
+async def test_request_that_comes_while_the_engine_fails_is_refused() -> None:
+    async with opened() as bench:
+        bench.runner.fails_at = 1
+        bench.runner.gate.clear()
+        first = bench.engine.generate(ask())
+        late = LateRequest((1,), 1, 1, WARM, 0, reproducible=True)
+
+        def fail() -> None:
+            bench.runner.gate.set()
+            while bench.engine.stats().state != "failed":
+                pass
+
+        LateRequest.meanwhile.append(fail)
+        with pytest.raises(EngineFailed):
+            bench.engine.generate(late)
+        with pytest.raises(EngineFailed):
+            await tell(first)
+
+
+async def test_closing_tells_even_who_has_just_come() -> None:
+    for _ in range(20):
+        async with opened() as bench:
+            generation = bench.engine.generate(ask(max_tokens=2000))
+            await bench.engine.aclose()
+            with pytest.raises(EngineFailed):
+                await tell(generation)
+            with pytest.raises(EngineFailed):
+                bench.engine.generate(ask())
+            assert bench.engine.stats().state == "closed"
+
+
+async def test_request_the_engine_cannot_take_fails_alone() -> None:
+    async with opened() as bench:
+        bench.runner.gate.clear()
+        running = bench.engine.generate(ask())
+        bad, good = bench.engine.generate(ask(sampling=OUTSIDE)), bench.engine.generate(ask(book=1))
+        bench.runner.gate.set()
+        with pytest.raises(EngineFailed):
+            await tell(bad)
+        assert (await tell(running)).finished().n_tokens == (await tell(good)).finished().n_tokens == 8
+        assert bench.engine.stats().state == "ready"
+
+
+async def test_refused_request_ends_alone() -> None:
+    async with opened() as bench:
+        bad = bench.engine.generate(ask(n_candidates=3, sampling=BAN_ALL))
+        good = bench.engine.generate(ask(book=1))
+        with pytest.raises(EveryTokenBanned):
+            await tell(bad)
+        assert (await tell(good)).finished().n_tokens == 8
+        await bench.idle()
+
+
+async def test_waiting_room_takes_as_many_as_it_says() -> None:
+    async with opened(n_streams=2, max_waiting=3) as bench, AsyncExitStack() as stack:
+        bench.runner.gate.clear()
+        for number in range(5):
+            await stack.enter_async_context(bench.engine.generate(ask(book=number)))
+        with pytest.raises(Overloaded) as refused:
+            bench.engine.generate(ask())
+        assert refused.value.retry_after >= 1
+        with pytest.raises(Overloaded):
+            bench.engine.reserve(1)
+        bench.runner.gate.set()
+
+
+async def test_waiting_sequences_are_counted_from_the_moment_they_come() -> None:
+    async with opened(n_streams=2) as bench, AsyncExitStack() as stack:
+        bench.runner.gate.clear()
+        await stack.enter_async_context(bench.engine.generate(ask(n_candidates=3)))
+        assert bench.engine.stats().waiting + bench.engine.stats().running == 3
+        await stack.enter_async_context(bench.engine.generate(ask(n_candidates=2)))
+        assert bench.engine.stats().waiting + bench.engine.stats().running == 5
+        bench.runner.gate.set()
+
+
+async def test_candidates_are_counted_one_by_one() -> None:
+    async with opened(n_streams=2, max_waiting=3) as bench, AsyncExitStack() as stack:
+        bench.runner.gate.clear()
+        with pytest.raises(Overloaded):
+            bench.engine.generate(ask(n_candidates=6))
+        await stack.enter_async_context(bench.engine.generate(ask(n_candidates=4)))
+        bench.engine.reserve(1)
+        with pytest.raises(Overloaded):
+            bench.engine.generate(ask(n_candidates=2))
+        bench.runner.gate.set()
+
+
+async def test_room_is_empty_again_after_a_hundred_cancelled_requests() -> None:
+    async with opened(n_streams=2, max_waiting=300) as bench:
+        for number in range(100):
+            async with bench.engine.generate(ask(book=number % 8, n_candidates=1 + number % 3, max_tokens=900)) as told:
+                if number % 4 == 0:
+                    assert isinstance(await anext(aiter(told)), PromptDone)
+        await bench.idle()
+        assert bench.engine.stats().cancelled == 100
+        bench.engine.reserve(302)
+        with pytest.raises(Overloaded):
+            bench.engine.reserve(303)
+        assert bench.engine.stats().streams_free + bench.engine.stats().streams_idle == 2
+
+
+async def test_cancelled_request_in_the_waiting_room_is_never_computed() -> None:
+    async with opened(n_streams=1) as bench:
+        bench.runner.gate.clear()
+        first = bench.engine.generate(ask(30))
+        async with bench.engine.generate(ask(100, book=1)):
+            pass
+        bench.runner.gate.set()
+        await tell(first)
+        await bench.idle()
+        assert bench.engine.stats().prefill_tokens == 30
+
+
+async def test_more_candidates_than_streams_all_finish() -> None:
+    async with opened(n_streams=2) as bench:
+        told = await complete(bench.engine, ask(n_candidates=7))
+        assert [told.finished(index).n_tokens for index in range(7)] == [8] * 7
+
+
+async def _mixed_work(bench: Bench) -> None:
+    async def leave_early(number: int) -> Told | None:
+        async with bench.engine.generate(ask(book=number % 8, max_tokens=900)) as generation:
+            await anext(aiter(generation))
+        return None
+
+    finished = [complete(bench.engine, ask(n_candidates=2, book=number % 8)) for number in range(10)]
+    one_step = [complete(bench.engine, ask(max_tokens=1, book=number % 8)) for number in range(3)]
+    await asyncio.gather(*finished, *(leave_early(number) for number in range(10)), *one_step)
+    with pytest.raises(EveryTokenBanned):
+        await complete(bench.engine, ask(sampling=BAN_ALL))
+    with pytest.raises(EngineFailed):
+        await complete(bench.engine, ask(sampling=OUTSIDE))
+    await complete(bench.engine, ask(max_tokens=1))
+    await bench.idle()
+
+
+def _n_alive() -> int:
+    gc.collect()
+    return sum(isinstance(each, Group | Candidate) for each in gc.get_objects())
+
+
+async def test_nothing_keeps_a_request_alive_after_its_end() -> None:
+    before = _n_alive()
+    async with opened() as bench:
+        await _mixed_work(bench)
+        # The thread tells a reader of the end first and lets go then.
+        await eventually(lambda: _n_alive() == before)
+
+
+async def test_seeded_requests_are_padded_only_where_the_model_can_keep_the_promise() -> None:
+    kernels: dict[bool, set[str]] = {}
+    for reproducible in (True, False):
+        async with opened(reproducible=reproducible) as bench:
+            await complete(bench.engine, ask(300, reproducible=True))
+            kernels[reproducible] = set(bench.runner.inner.cells[0].kernels)
+    assert LONE not in kernels[True]
+    assert LONE in kernels[False]
