@@ -35,8 +35,23 @@ async def test_unknown_routes_and_methods(method: str, path: str, status: int, c
     message = assert_error(response, status, None, code)["message"]
     if status == 404:
         assert message == f"Invalid URL ({method} {path.rstrip('/')})"
-    else:
-        assert response.headers["allow"]
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/v1/completions", "POST"),
+        ("/v1/engines/echo/completions/", "POST"),
+        ("/v1/models/echo", "GET"),
+        ("/health", "GET, HEAD"),
+    ],
+)
+async def test_a_refused_method_is_told_every_method_of_its_path(path: str, allowed: str) -> None:
+    async with client_of(app_of()) as client:
+        response = await client.delete(path)
+    message = assert_error(response, 405, None, "method_not_supported")["message"]
+    assert response.headers["allow"] == allowed
+    assert message == f"DELETE is not allowed here; try {allowed}."
 
 
 @pytest.mark.parametrize("stream", [False, True])

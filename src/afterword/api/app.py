@@ -8,6 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from afterword import __version__
@@ -19,6 +20,9 @@ from afterword.api.schema import describe_api
 from afterword.api.settings import ApiSettings, Serving, serving_of
 from afterword.metrics import Metrics
 from afterword.models import Registry
+
+METHODS = ("GET", "POST", "HEAD")
+"""All that any route takes."""
 
 EXPOSED_HEADERS = ("x-request-id", "openai-processing-ms", "openai-model", "openai-version", "retry-after")
 
@@ -45,7 +49,7 @@ def _add_layers(app: FastAPI, settings: ApiSettings) -> None:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.cors_origins,
-            allow_methods=("GET", "POST", "HEAD", "OPTIONS"),
+            allow_methods=(*METHODS, "OPTIONS"),
             allow_headers=("*",),
             expose_headers=EXPOSED_HEADERS,
             # Pages on the public web ask for this when the server is on the reader's own machine.
@@ -65,7 +69,15 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 async def _routing_failure(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException) and error.status_code == 405:
+        error = HTTPException(405, headers={"Allow": ", ".join(_allowed_methods(request))})
     return describe(error, request.scope).response()
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    """Every method that the path takes; the refusing route knows only its own."""
+    routes, scope = request.app.routes, request.scope
+    return [m for m in METHODS if any(route.matches({**scope, "method": m})[0] is Match.FULL for route in routes)]
 
 
 class SlashMiddleware:
