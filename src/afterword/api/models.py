@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from afterword.api.schema import MODEL_DOCS, MODELS_DOCS
 from afterword.api.settings import serving
 from afterword.api.wire import dumps
 from afterword.models import ServedModel
@@ -13,14 +14,14 @@ from afterword.models import ServedModel
 router = APIRouter(tags=["models"])
 
 
-@router.get("/v1/models")
+@router.get("/v1/models", **MODELS_DOCS)
 async def list_models(request: Request) -> Response:
     """Every model, in the order of registration; the first answers requests that name none."""
     cards = [model_card(served) for served in serving(request).registry.all()]
     return Response(dumps({"object": "list", "data": cards}), headers={"content-type": "application/json"})
 
 
-@router.get("/v1/models/{model_id:path}")
+@router.get("/v1/models/{model_id:path}", **MODEL_DOCS)
 async def retrieve_model(request: Request) -> Response:
     """One model by its name or one of its aliases."""
     served = serving(request).registry.get(request.path_params["model_id"])

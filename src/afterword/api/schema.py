@@ -1,12 +1,13 @@
-"""The OpenAPI description of what FastAPI cannot see: handlers read their bodies themselves, byte by byte.
+"""The OpenAPI description of what FastAPI cannot see: handlers read and write their bodies themselves, byte by byte.
 
-The request's schema is the one that validates it; the response's is written out here, in wire order.
+The completion request's schema is the one that validates it; all other shapes are written out here, in wire order.
 """
 
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from starlette.responses import PlainTextResponse
 
 from afterword.completions.body import body_schema
 
@@ -14,6 +15,7 @@ REF = "#/components/schemas/{model}"
 
 _STRING: dict[str, Any] = {"type": "string"}
 _COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
+_FLAG: dict[str, Any] = {"type": "boolean"}
 
 
 def _object(properties: dict[str, Any], *optional: str) -> dict[str, Any]:
@@ -94,18 +96,106 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "usage",
         "obfuscation",
     ),
+    "Model": _object(
+        {
+            "id": _STRING,
+            "object": {"const": "model"},
+            "created": _COUNT,
+            "owned_by": _STRING,
+            "max_model_len": _COUNT,
+            "aliases": _array(_STRING),
+            "system_fingerprint": _STRING,
+            "capabilities": _object(
+                {
+                    "suffix": _FLAG,
+                    "max_logprobs": _COUNT,
+                    "reproducible": _FLAG,
+                    "prefix_cache": _FLAG,
+                    "n_streams": _COUNT,
+                }
+            ),
+            "infill_tokens": _or_null(_object({"prefix": _COUNT, "suffix": _COUNT, "middle": _COUNT})),
+            "card": {"type": "object"},
+        }
+    ),
+    "ModelList": _object({"object": {"const": "list"}, "data": _array(_ref("Model"))}),
+    "TokenizeBody": _object(
+        {
+            "prompt": _STRING,
+            "model": _or_null(_STRING),
+            "add_special_tokens": _or_null(_FLAG),
+            "return_token_strs": _or_null(_FLAG),
+        },
+        "model",
+        "add_special_tokens",
+        "return_token_strs",
+    ),
+    "Tokens": _object(
+        {
+            "count": _COUNT,
+            "max_model_len": _COUNT,
+            "tokens": _array(_COUNT),
+            "token_strs": _or_null(_array(_STRING)),
+        }
+    ),
+    "DetokenizeBody": _object({"tokens": _array(_COUNT), "model": _or_null(_STRING)}, "model"),
+    "Detokenized": _object({"prompt": _STRING}),
+    "TokenizerInfo": _object(
+        {
+            "tokenizer_class": _STRING,
+            "bos_token": _or_null(_STRING),
+            "eos_token": _or_null(_STRING),
+            "pad_token": _or_null(_STRING),
+            "add_bos_token": _FLAG,
+            "vocab_size": _COUNT,
+            "model_max_length": _COUNT,
+            "chat_template": _or_null(_STRING),
+        }
+    ),
+    "Welcome": _object(
+        {
+            "name": _STRING,
+            "version": _STRING,
+            "completions": _STRING,
+            "models": _STRING,
+            "documentation": _STRING,
+            "default_model": _STRING,
+        }
+    ),
+    "Status": _object({"status": _STRING, "models": {"type": "object", "additionalProperties": _STRING}}),
     "Error": _object(
         {"error": _object({"message": _STRING, "type": _STRING, "param": _or_null(_STRING), "code": _or_null(_STRING)})}
     ),
 }
 
 
-def _error(meaning: str) -> dict[str, Any]:
-    return {"description": meaning, "content": {"application/json": {"schema": _ref("Error")}}}
+def _answer(meaning: str, name: str) -> dict[str, Any]:
+    return {"description": meaning, "content": {"application/json": {"schema": _ref(name)}}}
 
 
-COMPLETION_DOCS: dict[str, Any] = {
-    "responses": {
+_NO_KEY = {401: _answer("No API key, or a wrong one.", "Error")}
+_NO_MODEL = {404: _answer("No such model.", "Error")}
+_BAD_BODY = {
+    400: _answer("The request breaks a rule; `param` names the field.", "Error"),
+    413: _answer("The body is too large.", "Error"),
+    415: _answer("The body has an encoding other than gzip.", "Error"),
+}
+
+
+def _docs(responses: dict[int, dict[str, Any]], **extra: Any) -> dict[str, Any]:
+    return {"responses": responses, "openapi_extra": extra}
+
+
+def _body(name: str) -> dict[str, Any]:
+    return {"required": True, "content": {"application/json": {"schema": _ref(name)}}}
+
+
+def _parameter(name: str, where: str) -> dict[str, Any]:
+    return {"name": name, "in": where, "required": where == "path", "schema": _STRING}
+
+
+COMPLETION_DOCS = _docs(
+    {
         200: {
             "description": "The completion; with `stream`, chunks as server-sent events that end with `[DONE]`.",
             "content": {
@@ -113,17 +203,37 @@ COMPLETION_DOCS: dict[str, Any] = {
                 "text/event-stream": {"schema": _ref("CompletionChunk")},
             },
         },
-        400: _error("The request breaks a rule; `param` names the field."),
-        401: _error("No API key, or a wrong one."),
-        404: _error("No such model."),
-        413: _error("The body is too large."),
-        503: _error("The server is full; `Retry-After` says when to come back."),
+        **_BAD_BODY,
+        **_NO_KEY,
+        **_NO_MODEL,
+        503: _answer("The server is full; `Retry-After` says when to come back.", "Error"),
     },
-    "openapi_extra": {
-        "requestBody": {"required": True, "content": {"application/json": {"schema": _ref("CompletionBody")}}}
-    },
-}
-"""What the completions route declares beside its path."""
+    requestBody=_body("CompletionBody"),
+)
+"""What the completions route declares beside its path; the others below, likewise."""
+
+MODELS_DOCS = _docs({200: _answer("Every model; the first is the default.", "ModelList"), **_NO_KEY})
+MODEL_DOCS = _docs(
+    {200: _answer("The model.", "Model"), **_NO_KEY, **_NO_MODEL}, parameters=[_parameter("model_id", "path")]
+)
+TOKENIZE_DOCS = _docs(
+    {200: _answer("The text's tokens.", "Tokens"), **_BAD_BODY, **_NO_KEY, **_NO_MODEL},
+    requestBody=_body("TokenizeBody"),
+)
+DETOKENIZE_DOCS = _docs(
+    {200: _answer("The tokens' text.", "Detokenized"), **_BAD_BODY, **_NO_KEY, **_NO_MODEL},
+    requestBody=_body("DetokenizeBody"),
+)
+TOKENIZER_INFO_DOCS = _docs(
+    {200: _answer("The tokenizer.", "TokenizerInfo"), **_NO_KEY, **_NO_MODEL},
+    parameters=[_parameter("model", "query")],
+)
+WELCOME_DOCS = _docs({200: _answer("Names and places.", "Welcome"), **_NO_KEY})
+HEALTH_DOCS = _docs({200: _answer("Alive.", "Status"), 503: _answer("An engine has failed.", "Status")})
+READY_DOCS = _docs({200: _answer("Ready.", "Status"), 503: _answer("Not ready.", "Status")})
+METRICS_DOCS = _docs({200: {"description": "Metrics.", "content": {"text/plain": {"schema": _STRING}}}, **_NO_KEY})
+# FastAPI adds JSON to what a route declares unless its response class is of another type.
+METRICS_DOCS["response_class"] = PlainTextResponse
 
 
 def describe_api(app: FastAPI) -> None:

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from afterword import __version__
+from afterword.api.schema import HEALTH_DOCS, METRICS_DOCS, READY_DOCS, WELCOME_DOCS
 from afterword.api.settings import Serving, serving
 from afterword.api.wire import dumps
 from afterword.metrics import CONTENT_TYPE
@@ -14,7 +15,7 @@ from afterword.metrics import CONTENT_TYPE
 router = APIRouter(tags=["status"])
 
 
-@router.get("/")
+@router.get("/", **WELCOME_DOCS)
 @router.get("/v1", include_in_schema=False)
 async def welcome(request: Request) -> Response:
     """What this server is and where to go on."""
@@ -29,7 +30,7 @@ async def welcome(request: Request) -> Response:
     return _json(200, about)
 
 
-@router.get("/health")
+@router.get("/health", **HEALTH_DOCS)
 @router.head("/health", include_in_schema=False)
 async def health(request: Request) -> Response:
     """200 while every engine is alive, loading included; 503 once one has failed."""
@@ -38,7 +39,7 @@ async def health(request: Request) -> Response:
     return _json(503 if failed else 200, {"status": "failed" if failed else "ok", "models": states})
 
 
-@router.get("/ready")
+@router.get("/ready", **READY_DOCS)
 @router.head("/ready", include_in_schema=False)
 async def ready(request: Request) -> Response:
     """200 once every engine takes requests; 503 before, and after one has failed or closed."""
@@ -47,7 +48,7 @@ async def ready(request: Request) -> Response:
     return _json(200 if is_ready else 503, {"status": "ready" if is_ready else "not ready", "models": states})
 
 
-@router.get("/metrics")
+@router.get("/metrics", **METRICS_DOCS)
 async def metrics(request: Request) -> Response:
     """Prometheus text."""
     return Response(serving(request).metrics.render(), headers={"content-type": CONTENT_TYPE})

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from afterword.api.intake import read_object
+from afterword.api.schema import DETOKENIZE_DOCS, TOKENIZE_DOCS, TOKENIZER_INFO_DOCS
 from afterword.api.settings import serving
 from afterword.api.wire import dumps
 from afterword.errors import InvalidRequest
@@ -20,7 +21,7 @@ from afterword.tokens import Tokenizer, visible_bytes
 router = APIRouter(tags=["tokenizer"])
 
 
-@router.post("/tokenize")
+@router.post("/tokenize", **TOKENIZE_DOCS)
 async def tokenize(request: Request) -> Response:
     """`{"prompt", "add_special_tokens"?, "return_token_strs"?, "model"?}` to ids.
 
@@ -46,7 +47,7 @@ async def tokenize(request: Request) -> Response:
     )
 
 
-@router.post("/detokenize")
+@router.post("/detokenize", **DETOKENIZE_DOCS)
 async def detokenize(request: Request) -> Response:
     """`{"tokens", "model"?}` to the text they stand for, control tokens spelled out."""
     served, data = await _read(request)
@@ -56,7 +57,7 @@ async def detokenize(request: Request) -> Response:
     return _json({"prompt": text})
 
 
-@router.get("/tokenizer_info")
+@router.get("/tokenizer_info", **TOKENIZER_INFO_DOCS)
 async def tokenizer_info(request: Request) -> Response:
     """Names of the special tokens and the chat template; `?model=` chooses the model."""
     served = serving(request).registry.get(request.query_params.get("model"))

@@ -1,0 +1,33 @@
+"""The server against its own description: requests from the OpenAPI document, right and wrong, over a real port."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+from tests.api.served import app_of
+from tests.live import run_server
+
+N_CASES = 40
+"""Random requests for each route, beside those that schemathesis derives from every field's limits."""
+
+schema = schemathesis.openapi.from_dict(app_of().openapi())
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with run_server(app_of()) as running:
+        yield running
+
+
+@schema.parametrize()
+@settings(max_examples=N_CASES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_every_answer_is_as_described(case: schemathesis.Case[Any], url: str) -> None:
+    # A schema cannot say all: 1.0 is an integer to it, and it knows neither vocabulary nor context.
+    case.call_and_validate(base_url=url, excluded_checks=[positive_data_acceptance])
+
+
+def test_the_description_is_valid_openapi() -> None:
+    schema.validate()
