@@ -83,6 +83,14 @@ def test_adjusted_logits(
     assert adjusted(sampling, logits, prompt, accepted) == expected
 
 
+@pytest.mark.parametrize("penalty", [5e-324, 1e-300, 1e-40, 1e40, 1e300])
+def test_extreme_repetition_penalties_keep_logits_finite(penalty: float) -> None:
+    up, down, zero, other = adjusted(Sampling(repetition_penalty=penalty), [4, -4, 0, 1], prompt=(0, 1, 2))
+    assert np.isfinite([up, down]).all()
+    assert (zero, other) == (0, 1)
+    assert (up > other, down < -other) == ((True, False) if penalty < 1 else (False, True))
+
+
 def test_many_penalties_pile_up_no_rounding() -> None:
     assert adjusted(Sampling(frequency_penalty=0.1), [100.0, 0.0], accepted=[0] * 1000) == [0.0, 0.0]
 

@@ -16,6 +16,10 @@ from afterword.engine.request import Sampling
 _BAN = -100.0
 _FORCE = 100.0
 
+_EXTREME = 1e20
+"""Repetition penalties above this or below its inverse count as these: with them a logit would become infinite, and
+only its sign matters by then."""
+
 
 class Adjustment:
     """Logit bias and penalties of one candidate. Engine thread only.
@@ -28,7 +32,7 @@ class Adjustment:
         self._n_vocab = n_vocab
         self._frequency = sampling.frequency_penalty
         self._presence = sampling.presence_penalty
-        self._repetition = sampling.repetition_penalty
+        self._repetition = min(max(sampling.repetition_penalty, 1 / _EXTREME), _EXTREME)
         self._counts: Counter[int] = Counter()
         self._elsewhere, self._bias = _fixed_part(sampling.logit_bias)
         self._added: NDArray[np.float32] | None = None
