@@ -47,14 +47,14 @@ def share_out(need: Need, *, context: int | None, parallel: int, budget: int | N
     n_cells = (budget - fixed) // need.kv_per_token if budget is not None else parallel * cells(wanted)
     n_streams = min(parallel, n_cells // cells(wanted))
     if n_streams < 1 and context is None:
-        wanted = n_cells // SMALLEST_CONTEXT * SMALLEST_CONTEXT - 1
-        n_streams = 1 if wanted >= SMALLEST_CONTEXT - 1 else 0
+        wanted = max(1, n_cells // SMALLEST_CONTEXT) * SMALLEST_CONTEXT - 1
+        n_streams = min(1, n_cells // cells(wanted))
     if n_streams < 1:
         total = fixed + cells(wanted) * need.kv_per_token
         assert budget is not None
         raise ConfigurationError(
-            f"One stream of {max(wanted, SMALLEST_CONTEXT)} tokens of context needs {total // MIB} MiB with the "
-            f"model's weights, but the memory budget is {budget // MIB} MiB: lower `context` or raise `memory`."
+            f"One stream of {wanted} tokens of context needs {-(-total // MIB)} MiB with the model's weights, "
+            f"but the memory budget is {budget // MIB} MiB: lower `context` or raise `memory`."
         )
     return Share(wanted, n_streams, fixed + n_streams * cells(wanted) * need.kv_per_token)
 
