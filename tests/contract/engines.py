@@ -5,6 +5,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
 import pytest
+from tests.models.engines import open_tiny
+from tests.models.tiny import Tiny
 
 from afterword.engine.base import Engine
 from afterword.engine.echo import EchoEngine
@@ -25,4 +27,20 @@ async def open_echo(*, max_waiting: int) -> AsyncIterator[Engine]:
         await engine.aclose()
 
 
-ENGINES = [pytest.param(open_echo, id="echo")]
+@asynccontextmanager
+async def open_llama_f32(*, max_waiting: int) -> AsyncIterator[Engine]:
+    async with open_tiny(Tiny("F32"), max_waiting=max_waiting) as engine:
+        yield engine
+
+
+@asynccontextmanager
+async def open_llama_q8(*, max_waiting: int) -> AsyncIterator[Engine]:
+    async with open_tiny(Tiny("Q8_0", add_bos=True), max_waiting=max_waiting) as engine:
+        yield engine
+
+
+ENGINES = [
+    pytest.param(open_echo, id="echo"),
+    pytest.param(open_llama_f32, id="llama-f32"),
+    pytest.param(open_llama_q8, id="llama-q8"),
+]
