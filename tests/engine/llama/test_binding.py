@@ -1,0 +1,144 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.models.tiny import Tiny, write_tiny
+
+from afterword.engine.llama.binding import LlamaContext, LlamaModel
+
+TEXT = list(range(40, 90))
+OTHER = list(range(150, 200))
+NEXT = [60, 61]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Iterator[LlamaModel]:
+    opened = LlamaModel(write_tiny(tmp_path, Tiny("Q8_0")))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def context(model: LlamaModel) -> Iterator[LlamaContext]:
+    opened = LlamaContext(model, n_streams=4, n_ctx_stream=512, n_batch=256, n_threads=1)
+    yield opened
+    opened.close()
+
+
+def decode(context: LlamaContext, stream: int, start: int, tokens: list[int]) -> NDArray[np.float32]:
+    """Compute tokens of one stream; the logits after each."""
+    n = len(tokens)
+    return context.decode(
+        np.array(tokens, dtype=np.int32),
+        np.arange(start, start + n, dtype=np.int32),
+        np.full(n, stream, dtype=np.int32),
+        np.ones(n, dtype=np.int8),
+    ).copy()
+
+
+def after(context: LlamaContext, stream: int) -> bytes:
+    """The bits of the logits of two tokens behind `TEXT` in a stream, which is left as it was."""
+    bits = decode(context, stream, len(TEXT), NEXT).tobytes()
+    context.truncate(stream, len(TEXT))
+    return bits
+
+
+@pytest.fixture
+def expected(context: LlamaContext) -> bytes:
+    """What `after` gives for a stream that holds `TEXT`; stream 0 does."""
+    decode(context, 0, 0, TEXT)
+    return after(context, 0)
+
+
+def test_facts_of_a_model_come_from_the_file(model: LlamaModel) -> None:
+    assert (model.n_vocab, model.n_ctx_train) == (272, 1024)
+    assert model.kv_bytes_per_token == 2 * 2 * 2 * (16 + 16)  # bytes, layers, KV heads, key and value
+    assert model.metadata("general.architecture") == "llama"
+    assert model.metadata("no.such.key") is None
+    assert model.memory_can_be_cut
+    assert model.decoder_only
+    assert not model.float_weights
+
+
+def test_float_weights_are_told_from_quantised_ones(tmp_path: Path) -> None:
+    found = {
+        weights: LlamaModel(write_tiny(tmp_path, Tiny(weights))).float_weights for weights in ("F32", "BF16", "F16")
+    }
+    assert found == {"F32": True, "BF16": True, "F16": True}
+
+
+def test_logits_come_for_the_rows_asked_for_only(context: LlamaContext) -> None:
+    every = decode(context, 0, 0, TEXT)
+    context.truncate(0, 0)
+    some = context.decode(
+        np.array(TEXT, dtype=np.int32),
+        np.arange(len(TEXT), dtype=np.int32),
+        np.zeros(len(TEXT), dtype=np.int32),
+        np.array([i in (3, 17, 49) for i in range(len(TEXT))], dtype=np.int8),
+    )
+    assert some.shape == (3, 272)
+    np.testing.assert_array_equal(some, every[[3, 17, 49]])
+
+
+def test_no_row_asked_for_gives_no_logits(context: LlamaContext) -> None:
+    none = np.zeros(2, dtype=np.int32)
+    assert context.decode(none, np.arange(2, dtype=np.int32), none, none.astype(np.int8)).shape == (0, 272)
+
+
+def test_position_out_of_order_is_an_error_not_an_answer(context: LlamaContext, expected: bytes) -> None:
+    with pytest.raises(RuntimeError, match="llama_decode failed"):
+        decode(context, 0, len(TEXT) - 2, NEXT)
+
+
+def test_truncated_stream_goes_on_from_the_cut(context: LlamaContext, expected: bytes) -> None:
+    decode(context, 0, len(TEXT), OTHER)
+    assert context.truncate(0, len(TEXT))
+    assert after(context, 0) == expected
+
+
+def test_copied_stream_has_the_same_bits(context: LlamaContext, expected: bytes) -> None:
+    context.copy(0, 2)
+    assert after(context, 2) == expected
+
+
+def test_restored_snapshot_has_the_same_bits(context: LlamaContext, expected: bytes) -> None:
+    data = context.snapshot(0)
+    context.truncate(0, 0)
+    decode(context, 3, 0, OTHER)
+    context.restore(3, data)
+    assert after(context, 3) == expected
+
+
+def test_snapshot_of_a_stream_just_copied_to_is_of_the_copy(context: LlamaContext, expected: bytes) -> None:
+    decode(context, 1, 0, OTHER)
+    context.truncate(1, 0)
+    context.copy(0, 1)
+    context.restore(2, context.snapshot(1))
+    assert after(context, 2) == expected
+    assert after(context, 1) == expected
+
+
+def test_stream_just_copied_from_may_be_overwritten(context: LlamaContext, expected: bytes) -> None:
+    decode(context, 3, 0, OTHER)
+    others = context.snapshot(3)
+    context.copy(0, 1)
+    context.restore(0, others)
+    assert after(context, 1) == expected
+
+
+def test_stream_just_copied_to_may_be_overwritten(context: LlamaContext, expected: bytes) -> None:
+    texts = context.snapshot(0)
+    decode(context, 3, 0, OTHER)
+    context.copy(3, 1)
+    context.restore(1, texts)
+    assert after(context, 1) == expected
+
+
+def test_closing_twice_is_harmless(model: LlamaModel) -> None:
+    context = LlamaContext(model, n_streams=1, n_ctx_stream=256, n_batch=64, n_threads=1)
+    context.close()
+    context.close()
+    model.close()
+    model.close()

@@ -1,0 +1,110 @@
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.models.engines import open_tiny, settings
+from tests.models.tiny import FILE_TYPES, Tiny, write_tiny
+
+from afterword.engine.llama.loading import load_engine
+from afterword.engine.llama.settings import LlamaSettings
+from afterword.errors import ConfigurationError
+
+
+def refusal(asked: LlamaSettings) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        load_engine(asked)
+    return str(caught.value)
+
+
+def assert_one_sentence(text: str) -> None:
+    assert re.fullmatch(r"[A-Z][^\n]*[^.]\.", text), text
+    assert ". " not in text
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    return write_tiny(tmp_path, Tiny())
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "none.gguf"
+    said = refusal(settings(path, tmp_path))
+    assert said == f"The model file {path} does not exist."
+
+
+@pytest.mark.parametrize("content", [b"", b"GG", b"# Notes\n", bytes(100)], ids=["empty", "short", "text", "zeros"])
+def test_file_of_another_kind_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "notes.gguf"
+    path.write_bytes(content)
+    said = refusal(settings(path, tmp_path))
+    assert_one_sentence(said)
+    assert said.startswith(f"The file {path} is not a GGUF model: ")
+
+
+def cut_to(n: int) -> Callable[[bytes], bytes]:
+    return lambda data: data[:n]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(cut_to(4), id="magic-only"),
+        pytest.param(cut_to(1000), id="in-the-metadata"),
+        pytest.param(lambda data: data[: len(data) // 2], id="in-the-tensors"),
+        pytest.param(cut_to(-1), id="last-byte"),
+        pytest.param(lambda data: data.replace(b"output_norm.weight", b"output_xxxx.weight"), id="missing-tensor"),
+        pytest.param(lambda data: data[:4] + b"\xff" + data[5:], id="unknown-version"),
+    ],
+)
+def test_damaged_file_is_named_with_the_reason(whole: Path, tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "damaged.gguf"
+    path.write_bytes(damage(whole.read_bytes()))
+    said = refusal(settings(path, tmp_path))
+    assert_one_sentence(said)
+    assert said.startswith(f"The model file {path} cannot be loaded: ")
+    assert "no reason" not in said
+
+
+def test_context_beyond_the_budget_is_refused_with_both_sizes(whole: Path, tmp_path: Path) -> None:
+    said = refusal(LlamaSettings(whole, 100_000, 4, 1, 64, 8 * 2**20, tmp_path))
+    assert_one_sentence(said)
+    assert "100000 tokens" in said
+    assert "budget is 8 MiB" in said
+
+
+async def test_streams_are_as_many_as_the_budget_holds(whole: Path, tmp_path: Path) -> None:
+    roomy = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, None, tmp_path))
+    tight = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, 3 * 2**20, tmp_path))
+    assert roomy.capabilities.n_streams == 8
+    assert 1 <= tight.capabilities.n_streams < 8
+    assert tight.capabilities.context == 1000
+    await roomy.aclose()
+    await tight.aclose()
+
+
+@pytest.mark.parametrize("weights", FILE_TYPES)
+async def test_every_type_of_weights_keeps_the_promise(weights: str) -> None:
+    async with open_tiny(Tiny(weights)) as engine:
+        assert engine.capabilities.reproducible
+        assert engine.capabilities.context == 512
+
+
+async def test_context_is_the_trained_one_where_none_is_asked_for(tmp_path: Path) -> None:
+    engine = load_engine(LlamaSettings(write_tiny(tmp_path, Tiny(context=768)), None, 2, 1, 64, None, tmp_path))
+    assert engine.capabilities.context == 768
+    await engine.aclose()
+
+
+async def test_fingerprint_follows_the_file_and_the_context(tmp_path: Path) -> None:
+    async with open_tiny(Tiny()) as first, open_tiny(Tiny()) as again:
+        assert first.fingerprint == again.fingerprint
+        async with open_tiny(Tiny(seed=1)) as other, open_tiny(Tiny(), context=600) as longer:
+            assert len({first.fingerprint, other.fingerprint, longer.fingerprint}) == 3
+
+
+async def test_vocabulary_outlives_the_weights() -> None:
+    async with open_tiny(Tiny()) as engine:
+        await engine.aclose()
+        assert engine.tokenizer.encode("the", add_bos=False, parse_special=True) == [257]
+        assert engine.tokenizer.piece(257) == b"the"

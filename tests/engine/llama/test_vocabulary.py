@@ -1,0 +1,116 @@
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.models.tiny import Tiny, write_tiny
+
+from afterword.engine.llama.binding import LlamaModel
+from afterword.engine.llama.vocabulary import Vocabulary
+from afterword.tokens import InfillTokens
+
+
+def vocabulary_of(directory: Path, tiny: Tiny) -> Vocabulary:
+    return Vocabulary(LlamaModel(write_tiny(directory, tiny), vocab_only=True))
+
+
+def encode(vocabulary: Vocabulary, text: str) -> list[int]:
+    return vocabulary.encode(text, add_bos=False, parse_special=True)
+
+
+@pytest.fixture(scope="module")
+def tiny_vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
+    return vocabulary_of(tmp_path_factory.mktemp("tiny"), Tiny())
+
+
+def test_facts_of_a_vocabulary_come_from_the_file(tiny_vocabulary: Vocabulary) -> None:
+    tiny = tiny_vocabulary
+    assert (tiny.n_vocab, tiny.eos_id, tiny.bos_id, tiny.add_bos) == (272, 270, 271, False)
+    assert tiny.end_ids == {270}
+    assert tiny.infill is None
+    assert tiny.chat_template is None
+    assert tiny.name == "gpt-2"
+
+
+def test_separator_is_the_endoftext_token(tiny_vocabulary: Vocabulary) -> None:
+    assert tiny_vocabulary.separator_id == 270
+
+
+def test_separator_is_bos_where_no_endoftext_is(tmp_path: Path) -> None:
+    assert vocabulary_of(tmp_path, Tiny(end="</s>")).separator_id == 271
+
+
+def test_bos_goes_in_front_where_it_is_asked_for(tmp_path: Path) -> None:
+    vocabulary = vocabulary_of(tmp_path, Tiny(add_bos=True))
+    assert vocabulary.add_bos
+    assert vocabulary.encode("the", add_bos=True, parse_special=True) == [271, 257]
+    assert vocabulary.encode("the", add_bos=False, parse_special=True) == [257]
+
+
+def test_infill_tokens_are_those_of_the_metadata(tmp_path: Path) -> None:
+    assert vocabulary_of(tmp_path, Tiny(infill=True)).infill == InfillTokens(prefix=272, suffix=273, middle=274)
+
+
+def test_control_text_is_a_token_only_where_it_is_parsed(tiny_vocabulary: Vocabulary) -> None:
+    assert tiny_vocabulary.encode("<s>", add_bos=False, parse_special=True) == [271]
+    assert tiny_vocabulary.encode("<s>", add_bos=False, parse_special=False) == [ord("<"), ord("s"), ord(">")]
+
+
+def test_control_tokens_are_told_from_text(tiny_vocabulary: Vocabulary) -> None:
+    assert [i for i in range(272) if tiny_vocabulary.is_control(i)] == [270, 271]
+    assert tiny_vocabulary.piece(270) == b"<|endoftext|>"
+
+
+def test_a_byte_that_is_no_character_is_spelled_out(tiny_vocabulary: Vocabulary) -> None:
+    assert tiny_vocabulary.piece(0xF0) == b"\xf0"
+    assert tiny_vocabulary.spell(0xF0) == "bytes:\\xf0"
+    assert tiny_vocabulary.spell(ord("A")) == "A"
+
+
+@given(st.text())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_pieces_of_a_text_join_to_its_bytes(tiny_vocabulary: Vocabulary, text: str) -> None:
+    ids = tiny_vocabulary.encode(text, add_bos=False, parse_special=False)
+    assert b"".join(map(tiny_vocabulary.piece, ids)) == text.encode()
+
+
+@pytest.mark.model
+def test_facts_of_the_default_model(default_vocabulary: Vocabulary) -> None:
+    assert {0, 2} <= default_vocabulary.end_ids
+    assert default_vocabulary.separator_id == 0
+    assert not default_vocabulary.add_bos
+    assert default_vocabulary.infill is None
+    assert default_vocabulary.n_vocab == 49152
+
+
+@pytest.mark.model
+def test_bytes_the_default_model_cannot_spell_are_left_out(default_vocabulary: Vocabulary) -> None:
+    assert encode(default_vocabulary, "a\x04b") == [81, 82]
+
+
+@pytest.mark.model
+def test_part_of_a_character_is_spelled_as_bytes(default_vocabulary: Vocabulary) -> None:
+    assert default_vocabulary.spell(10813) == "bytes:\\xf0\\x9f"
+
+
+@pytest.mark.model
+def test_control_text_of_the_default_model_is_parsed_on_demand(default_vocabulary: Vocabulary) -> None:
+    assert encode(default_vocabulary, "<|im_end|>") == [2]
+    plain = default_vocabulary.encode("<|im_end|>", add_bos=False, parse_special=False)
+    assert 2 not in plain
+    assert b"".join(map(default_vocabulary.piece, plain)) == b"<|im_end|>"
+
+
+@pytest.mark.model
+def test_a_text_of_a_million_letters_is_tokenized(default_vocabulary: Vocabulary) -> None:
+    ids = encode(default_vocabulary, "a" * 1_000_000)
+    assert sum(len(default_vocabulary.piece(token)) for token in ids) == 1_000_000
+
+
+@pytest.mark.model
+def test_threads_may_tokenize_at_once(default_vocabulary: Vocabulary) -> None:
+    texts = [f"{number} green bottles hanging on the wall. " * 20 for number in range(64)]
+    expected = [encode(default_vocabulary, text) for text in texts]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda text: encode(default_vocabulary, text), texts)) == expected
