@@ -3,6 +3,7 @@
 #   make serve          set up if need be, then serve the default model on 127.0.0.1:8000
 #   make serve ARGS="--port 9000 --model some.gguf"
 #   make test           set up if need be, then run the tests   (ARGS="tests/text -k stops")
+#   make test-clients   run the tests of clients that need environments of their own; builds those first, about 2 GB
 #   make check          format, lint, types, generated documents
 #   make fmt            format and fix what can be fixed
 #   make docs           write the generated documents anew
@@ -22,13 +23,18 @@ export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
 export VIRTUAL_ENV := $(CURDIR)/.venv
 export UV_NO_PROGRESS := 1
 
-.PHONY: serve test check fmt docs lock clean setup setup-dev setup-node
+.PHONY: serve test test-clients check fmt docs lock clean setup setup-dev setup-node
 
 serve: .venv/.stamp-runtime
 	@exec $(BIN)/afterword serve $(ARGS)
 
 test: setup-dev setup-node
+	@$(BIN)/python -m tests.clients.environments openai-0
 	$(BIN)/python -m pytest $(ARGS)
+
+test-clients: setup-dev
+	@$(BIN)/python -m tests.clients.environments
+	$(BIN)/python -m pytest -m clients --timeout=900 tests/clients $(ARGS)
 
 check: setup-dev
 	$(BIN)/ruff format --check .

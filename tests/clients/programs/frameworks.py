@@ -1,0 +1,79 @@
+"""LangChain, litellm and dspy against the server at argv[1], token id argv[2]; prints what each made of the answers."""
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+import dspy
+import litellm
+from langchain_openai import OpenAI
+
+URL = f"{sys.argv[1]}/v1"
+PROMPT = "One, two, three, four, five,"
+
+
+def langchain() -> dict[str, Any]:
+    fields: dict[str, Any] = {"base_url": URL, "api_key": "unused", "model": "default", "max_tokens": 6}
+    pairs = OpenAI(**fields, seed=1, n=2, logprobs=1, model_kwargs={"echo": True}).generate(["A", "B"])
+    best = OpenAI(**fields, seed=1, best_of=3, extra_body={"ignore_eos": True}).generate([PROMPT])
+    greedy = OpenAI(**fields, seed=1, temperature=0)
+    with_numbers = OpenAI(**fields, seed=1, temperature=0, logprobs=1, streaming=True).generate([PROMPT])
+    return {
+        "pairs": [[choice.text for choice in choices] for choices in pairs.generations],
+        "pairs usage": pairs.llm_output["token_usage"],
+        "pairs logprobs": [
+            [len(choice.generation_info["logprobs"]["tokens"]) for choice in choices] for choices in pairs.generations
+        ],
+        "best usage": best.llm_output["token_usage"],
+        "text": greedy.invoke(PROMPT),
+        "stream": list(greedy.stream(PROMPT)),
+        "batch": greedy.batch([PROMPT, "A, B, C,"]),
+        "awaited": asyncio.run(greedy.ainvoke(PROMPT)),
+        "stopped": greedy.invoke(PROMPT, stop=[" eight"]),
+        "extra": OpenAI(**fields, seed=1, temperature=1, extra_body={"top_k": 1}).invoke(PROMPT),
+        "stream logprobs": with_numbers.generations[0][0].generation_info["logprobs"],
+        "stream reason": with_numbers.generations[0][0].generation_info["finish_reason"],
+        "biased": OpenAI(**fields, seed=1, logit_bias={sys.argv[2]: 99.5}).invoke(PROMPT),
+    }
+
+
+def through_litellm() -> dict[str, Any]:
+    def ask(model: str, **more: Any) -> Any:
+        return litellm.text_completion(
+            model=model, api_base=URL, api_key="unused", max_tokens=6, temperature=0, seed=1, **more
+        )
+
+    whole = ask("text-completion-openai/default", prompt=PROMPT, logprobs=2, echo=True)
+    return {
+        "texts": [ask(f"{kind}/default", prompt=PROMPT).choices[0].text for kind in ("openai", "hosted_vllm")],
+        "whole": whole.model_dump(),
+        "stream": [
+            chunk.choices[0].text or ""
+            for chunk in ask("text-completion-openai/default", prompt=PROMPT, stream=True)
+            if chunk.choices
+        ],
+        "batch": [
+            [choice.index, choice.text]
+            for choice in ask("text-completion-openai/default", prompt=["A", "B"], n=2, echo=True).choices
+        ],
+        "top_k": ask("text-completion-openai/default", prompt=PROMPT, top_k=1).choices[0].text,
+    }
+
+
+def through_dspy() -> dict[str, Any]:
+    lm = dspy.LM(
+        "text-completion-openai/default",
+        model_type="text",
+        api_base=URL,
+        api_key="unused",
+        temperature=0,
+        max_tokens=6,
+        seed=1,
+        cache=False,
+    )
+    texts = lm(prompt=PROMPT)
+    return {"texts": texts, "usage": lm.history[-1]["usage"], "three": len(lm(prompt=PROMPT, n=3, temperature=1.0))}
+
+
+print(json.dumps({"langchain": langchain(), "litellm": through_litellm(), "dspy": through_dspy()}, default=str))

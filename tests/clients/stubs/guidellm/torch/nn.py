@@ -1,0 +1,2 @@
+class Module:
+    """A type that nothing is an instance of."""

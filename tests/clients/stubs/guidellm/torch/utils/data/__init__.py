@@ -1,0 +1,2 @@
+def get_worker_info() -> None:
+    """There are no worker processes."""
