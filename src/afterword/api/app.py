@@ -12,7 +12,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from afterword import __version__
-from afterword.api import completions, models, status, tokenize
+from afterword.api import completions, docs, models, status, tokenize
 from afterword.api.auth import KeyMiddleware
 from afterword.api.errors import FailureMiddleware, describe
 from afterword.api.exchange import ExchangeMiddleware
@@ -29,9 +29,16 @@ EXPOSED_HEADERS = ("x-request-id", "openai-processing-ms", "openai-model", "open
 
 def create_app(registry: Registry, settings: ApiSettings) -> FastAPI:
     """The application over `registry`, whose engines it closes when it shuts down. No state outside the app."""
-    app = FastAPI(title="afterword", version=__version__, lifespan=_lifespan, redirect_slashes=False)
+    app = FastAPI(
+        title="afterword",
+        version=__version__,
+        lifespan=_lifespan,
+        redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
+    )
     app.state.serving = Serving(registry, settings, Metrics(registry))
-    for part in (completions, models, tokenize, status):
+    for part in (completions, models, tokenize, status, docs):
         app.include_router(part.router)
     app.add_exception_handler(HTTPException, _routing_failure)
     describe_api(app)

@@ -1,0 +1,34 @@
+"""The page at /docs, as a browser without a network would see it."""
+
+import re
+
+from tests.api.served import app_of, client_of
+
+from afterword.completions.body import CompletionBody
+
+
+async def documentation() -> str:
+    async with client_of(app_of()) as client:
+        answer = await client.get("/docs")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    return answer.text
+
+
+async def test_every_field_and_route_has_a_row() -> None:
+    page = await documentation()
+    for name in CompletionBody.model_fields:
+        assert f"<td><code>{name}</code></td>" in page
+    assert "<td><code>POST /v1/completions</code></td>" in page
+    assert "<td>number 0 to 2</td><td><code>1.0</code></td>" in page
+
+
+async def test_nothing_comes_from_elsewhere() -> None:
+    page = await documentation()
+    assert re.findall(r"(?:src|href)=\"([^\"]*)\"", page) == ["openapi.json"]
+    assert "<script" not in page
+
+
+async def test_texts_are_escaped() -> None:
+    assert "`{&quot;tokens&quot;" in await documentation()
