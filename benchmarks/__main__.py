@@ -1,0 +1,144 @@
+"""Measure this server and its peers on this machine: see README.md beside this file.
+
+make bench
+make bench ARGS="--only single,concurrent --rounds 3"
+"""
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.ceiling import ceilings
+from benchmarks.groups import GROUPS
+from benchmarks.machine import facts
+from benchmarks.names import CEILING, ECHO, REFERENCE, REFERENCE_Q8_0
+from benchmarks.overhead import in_process, overhead
+from benchmarks.peers import servers
+from benchmarks.places import BENCHMARKS, OURS, Places, cache, packaged_model
+from benchmarks.plot import plot
+from benchmarks.report import Record, document, summary, table
+from benchmarks.rounds import Plan, Visit, go_round
+from benchmarks.sizes import SMOKE, Sizes
+from benchmarks.targets import Verdict, verdicts
+
+REFERENCES = (REFERENCE, REFERENCE_Q8_0)
+
+WITHOUT_MODEL = ("overhead", "in-process", "ceiling")
+"""What is measured beside the groups of `groups.py`."""
+
+NAMES = (*(group.name for group in GROUPS), *WITHOUT_MODEL)
+
+
+def main() -> None:
+    options = _parser().parse_args()
+    started = time.strftime("%Y-%m-%d-%H%M")
+    places = _places(options, started)
+    plan = _plan(options, places)
+    record = Record()
+    about = {"date": started, "command": sys.argv[1:], "salt": plan.salt, "smoke": options.smoke, **facts(places)}
+    options.results.mkdir(parents=True, exist_ok=True)
+    for number in range(1, options.rounds + 1):
+        asyncio.run(_round(plan, number, record, options.only, places))
+        # After every round: a run that is broken off keeps what it had.
+        _write(options.results / f"{started}.json", record, about)
+    lines = summary(record.figures, REFERENCES)
+    plot(lines, options.results, started)
+    print(table(lines, REFERENCES))
+    for verdict in verdicts(record.figures):
+        print(_sentence(verdict))
+
+
+async def _round(plan: Plan, number: int, record: Record, only: Sequence[str], places: Places) -> None:
+    await go_round(plan, number, record)
+    if "overhead" in only:
+        visit = Visit(number, ECHO, record)
+        visit.begin("overhead")
+        for group, measures in (await overhead(plan.sizes, plan.logs)).items():
+            visit.add(group, measures)
+    if "in-process" in only:
+        visit = Visit(number, ECHO, record)
+        visit.begin("in-process")
+        visit.add("in-process", await in_process(plan.sizes))
+    if "ceiling" in only:
+        Visit(number, CEILING, record).begin("ceiling")
+        for name, measures in (await ceilings(places)).items():
+            Visit(number, name, record).add("ceiling", measures)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    names = ", ".join(NAMES)
+    parser.add_argument("--only", type=_names, default=NAMES, help=f"what to measure, with commas between: {names}")
+    parser.add_argument("--servers", type=lambda text: text.split(","), help="which servers, default all there are")
+    parser.add_argument("--rounds", type=int, default=3, help="times that everything is measured (default 3)")
+    parser.add_argument("--model", type=Path, help="GGUF file (default: the packaged one)")
+    parser.add_argument("--peer-bin", type=Path, help="directory of llama-server (default: what build_peers.sh made)")
+    parser.add_argument("--with-vllm", action="store_true", help="measure vLLM too; installs it the first time")
+    parser.add_argument("--results", type=Path, default=BENCHMARKS / "results", help="directory for what was found")
+    parser.add_argument("--salt", type=int, help="number that decides the prompts (default: the time)")
+    parser.add_argument("--smoke", action="store_true", help="as little work as shows that everything runs")
+    return parser
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"nothing is called {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    return names
+
+
+def _places(options: argparse.Namespace, started: str) -> Places:
+    model = (options.model or packaged_model()).resolve()
+    logs = cache() / "bench-logs" / started
+    logs.mkdir(parents=True, exist_ok=True)
+    return Places(
+        model=model,
+        q8_0=_q8_0_copy(model),
+        peers=(options.peer_bin or cache() / "bench-peers" / "bin").resolve(),
+        vllm=_vllm(model) if options.with_vllm else None,
+        logs=logs,
+    )
+
+
+def _q8_0_copy(model: Path) -> Path:
+    copy = cache() / f"bench-{model.stem}-{model.stat().st_size}.Q8_0.gguf"
+    if not copy.is_file():
+        subprocess.run([OURS / "python", BENCHMARKS / "quantise.py", model, copy], check=True, capture_output=True)
+    return copy
+
+
+def _vllm(model: Path) -> Path:
+    done = subprocess.run([BENCHMARKS / "build_vllm.sh", model], check=True, stdout=subprocess.PIPE, text=True)
+    return Path(done.stdout.splitlines()[-1])
+
+
+def _plan(options: argparse.Namespace, places: Places) -> Plan:
+    groups = [group for group in GROUPS if group.name in options.only]
+    found = servers(places) if groups else []
+    return Plan(
+        groups=groups,
+        servers=[server for server in found if options.servers is None or server.name in options.servers],
+        sizes=SMOKE if options.smoke else Sizes(),
+        salt=int(time.time()) if options.salt is None else options.salt,
+        logs=places.logs,
+    )
+
+
+def _write(file: Path, record: Record, about: dict[str, object]) -> None:
+    file.write_text(json.dumps(document(record, REFERENCES, about), indent=1) + "\n")
+
+
+def _sentence(verdict: Verdict) -> str:
+    reached = "not measured" if verdict.reached is None else f"{verdict.reached:.3f}"
+    word = {True: "met", False: "MISSED", None: ""}[verdict.met]
+    return f"{verdict.name:50}{reached:>14}  of {verdict.least:.2f}  {word}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""What llama.cpp's own loops reach on the same files: nothing above them can be faster by much.
+
+`llama-bench` decodes one sequence without sampling; `llama-batched-bench` several, in KV streams of their own.
+"""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from benchmarks.names import CEILING, CEILING_Q8_0
+from benchmarks.places import Places
+from benchmarks.workloads import Measures
+
+PROMPT, SINGLE_OUT, OUT = 128, 128, 64
+"""Tokens, as in the workloads `single` and `concurrent`."""
+
+SEQUENCES = (1, 4, 16, 32)
+
+
+async def ceilings(places: Places) -> dict[str, Measures]:
+    """Name of the file's figures to measures; none where the programs are not built."""
+    if not (places.peers / "llama-bench").is_file():
+        return {}
+    found = {CEILING: await _both(places.peers, places.model)}
+    if places.q8_0 is not None:
+        found[CEILING_Q8_0] = await _both(places.peers, places.q8_0)
+    return found
+
+
+def bench_measures(rows: list[dict[str, Any]]) -> Measures:
+    """`llama-bench`'s JSON: prefill of an empty context, decode at each depth."""
+    found: Measures = {}
+    for row in rows:
+        if row["n_gen"] > 0:
+            found[f"decode_tokens_per_s@{row['n_depth']}"] = row["avg_ts"]
+        elif row["n_depth"] == 0:
+            found["prefill_tokens_per_s"] = row["avg_ts"]
+    return found
+
+
+def batched_measures(rows: list[dict[str, Any]]) -> Measures:
+    """`llama-batched-bench`'s JSON lines: tokens out a second by sequences, prompts included in the time and not."""
+    found: Measures = {}
+    for row in rows:
+        n = row["pl"]
+        found[f"out_tokens_per_s@{n}"] = n * row["tg"] / row["t"]
+        found[f"batched_decode_tokens_per_s@{n}"] = row["speed_tg"]
+    return found
+
+
+async def _both(directory: Path, model: Path) -> Measures:
+    cores = str(len(os.sched_getaffinity(0)))
+    common = ("-m", str(model), "-t", cores)
+    single = ("-p", str(PROMPT), "-n", str(SINGLE_OUT), "-d", f"0,{PROMPT}", "-r", "3", "-o", "json")
+    output = await _output_of(str(directory / "llama-bench"), *common, *single)
+    context = max(SEQUENCES) * (PROMPT + OUT)
+    counts = ("-npp", str(PROMPT), "-ntg", str(OUT), "-npl", ",".join(str(n) for n in SEQUENCES))
+    streams = ("-c", str(context), "--no-kv-unified", "--output-format", "jsonl")
+    lines = await _output_of(str(directory / "llama-batched-bench"), *common, *counts, *streams)
+    rows = [json.loads(line) for line in lines.splitlines() if line.startswith(b"{")]
+    return bench_measures(json.loads(output)) | batched_measures(rows)
+
+
+async def _output_of(*command: str) -> bytes:
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    output, _ = await process.communicate()
+    if process.returncode != 0:
+        raise RuntimeError(f"{command[0]} ended with {process.returncode}")
+    return output

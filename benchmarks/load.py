@@ -1,0 +1,80 @@
+"""What one client notices of the others: waiting for the first token and between tokens; and what a seed costs."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from statistics import median
+
+from benchmarks.arrivals import Stream, percentile
+from benchmarks.client import Client
+from benchmarks.prompts import request, text
+from benchmarks.sizes import Sizes
+from benchmarks.workloads import Measures, crowd, sampled
+
+BUSY_CLIENTS = 8
+BUSY_TOKENS = 256
+
+
+async def first_token(client: Client, random: Random, sizes: Sizes) -> Measures:
+    """Short prompts sent to a server that decodes for others, then also while it reads long prompts.
+
+    `gap_*` are the times between the others' tokens meanwhile.
+    """
+    found: Measures = {}
+    for name, n_intruders in (("beside_decoding", 0), ("beside_long_prompts", 1)):
+        others: list[Stream] = []
+        async with _busy(client, random, sizes, others, n_intruders):
+            firsts = [(await client.stream(request(text(32, random), 4))).first for _ in range(sizes.probes)]
+        found |= {f"{name}_first_token_ms": 1e3 * median(firsts), f"{name}_worst_ms": 1e3 * max(firsts)}
+        found |= {f"{name}_{metric}": value for metric, value in _gaps(others).items()}
+    return found
+
+
+async def between_tokens(client: Client, random: Random, sizes: Sizes) -> Measures:
+    """Times between the tokens of many clients that come at once, while the last of their prompts are read too."""
+    streams, seconds = await crowd(client, sampled(sizes.many_clients, random, sizes))
+    return {"out_tokens_per_s": sum(stream.n_tokens for stream in streams) / seconds, **_gaps(streams)}
+
+
+async def seeded(client: Client, random: Random, sizes: Sizes) -> Measures:
+    """The same kind of crowd with and without seeds, in turn."""
+    rates: dict[str, list[float]] = {"unseeded": [], "seeded": []}
+    for _ in range(sizes.repeats):
+        for name, found in rates.items():
+            bodies = sampled(sizes.clients, random, sizes)
+            if name == "seeded":
+                bodies = [{**body, "seed": i + 1} for i, body in enumerate(bodies)]
+            streams, seconds = await crowd(client, bodies)
+            found.append(sum(stream.n_tokens for stream in streams) / seconds)
+    return {f"{name}_out_tokens_per_s": median(found) for name, found in rates.items()}
+
+
+def _gaps(streams: list[Stream]) -> Measures:
+    gaps = [1e3 * gap for stream in streams for gap in stream.gaps]
+    return {"gap_p50_ms": percentile(gaps, 50), "gap_p99_ms": percentile(gaps, 99)}
+
+
+@asynccontextmanager
+async def _busy(
+    client: Client, random: Random, sizes: Sizes, ended: list[Stream], n_intruders: int
+) -> AsyncIterator[None]:
+    """Keep the server busy inside the context; whoever streams there adds its streams to `ended`."""
+    stop = asyncio.Event()
+
+    async def stream_on() -> None:
+        while not stop.is_set():
+            ended.append(await client.stream(request(text(sizes.prompt, random), BUSY_TOKENS, temperature=0.8)))
+
+    async def read_on() -> None:
+        while not stop.is_set():
+            await client.stream(request(text(sizes.intruder, random), 1))
+
+    async with asyncio.TaskGroup() as tasks:
+        for work in [stream_on] * BUSY_CLIENTS + [read_on] * n_intruders:
+            tasks.create_task(work())
+        # Two answers one after the other: by then all of the others have been admitted.
+        for _ in range(2):
+            await client.stream(request(text(8, random), 2))
+        yield
+        stop.set()

@@ -1,0 +1,89 @@
+"""Which servers there are to measure, and with which options each is started."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.names import OURS_AS_SHIPPED, OURS_Q8_0, PACKAGED, REFERENCE, REFERENCE_Q8_0, VLLM
+from benchmarks.places import OURS, Places, site_packages
+from benchmarks.servers import Server, Shape
+
+_CORES = str(len(os.sched_getaffinity(0)))
+
+
+def servers(places: Places) -> list[Server]:
+    """Those whose parts are installed, ours first; says on stderr which are left out."""
+    found = [afterword(OURS_AS_SHIPPED, "--model", str(places.model))]
+    if _has_layouts():
+        found.append(afterword(OURS_Q8_0, "--model", str(places.model), "--layout", "q8_0"))
+    else:
+        _leave_out(OURS_Q8_0, "`afterword serve` has no --layout")
+    program = places.peers / "llama-server"
+    if program.is_file():
+        found.append(llama_server(REFERENCE, program, places.model))
+        if places.q8_0 is not None:
+            found.append(llama_server(REFERENCE_Q8_0, program, places.q8_0))
+    else:
+        _leave_out(REFERENCE, f"{program} does not exist; benchmarks/build_peers.sh builds it")
+    if places.vllm is not None:
+        found.append(vllm(places.vllm))
+    found.append(llama_cpp_python(places.model))
+    return found
+
+
+def afterword(name: str, *options: str) -> Server:
+    """Ours, from the project's own environment."""
+
+    def command(shape: Shape, port: int) -> Sequence[str]:
+        room = ["--parallel", str(shape.slots), "--context", str(shape.context), "--max-waiting", "4096"]
+        return [str(OURS / "afterword"), "serve", "--port", str(port), "--log-level", "warning", *room, *options]
+
+    return Server(name, command)
+
+
+def llama_server(name: str, program: Path, model: Path) -> Server:
+    """llama.cpp's server; slots given as a number have KV streams of their own, its faster way."""
+
+    def command(shape: Shape, port: int) -> Sequence[str]:
+        room = ["--parallel", str(shape.slots), "--ctx-size", str(shape.slots * shape.context)]
+        place = ["--host", "127.0.0.1", "--port", str(port), "--offline"]
+        return [str(program), "--model", str(model), "--threads", _CORES, *room, *place]
+
+    return Server(name, command)
+
+
+def vllm(directory: Path) -> Server:
+    """vLLM's CPU build, serving the same weights in BF16."""
+
+    def command(shape: Shape, port: int) -> Sequence[str]:
+        room = ["--max-num-seqs", str(shape.slots), "--max-model-len", str(shape.context)]
+        place = ["--host", "127.0.0.1", "--port", str(port)]
+        serve = [str(directory / "env" / "bin" / "vllm"), "serve", str(directory / "model"), "--dtype", "bfloat16"]
+        return [*serve, *room, *place]
+
+    offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    return Server(VLLM, command, {"VLLM_CPU_KVCACHE_SPACE": "4", **offline})
+
+
+def llama_cpp_python(model: Path) -> Server:
+    """The server that comes with llama-cpp-python, on the same build of llama.cpp as ours; one request at a time."""
+
+    def command(shape: Shape, port: int) -> Sequence[str]:
+        place = ["--host", "127.0.0.1", "--port", str(port)]
+        threads = ["--n_threads", _CORES, "--n_threads_batch", _CORES]
+        # By default a new request ends the one that is being answered.
+        room = ["--n_ctx", str(shape.context), "--interrupt_requests", "false"]
+        return [sys.executable, "-m", "llama_cpp.server", "--model", str(model), *threads, *room, *place]
+
+    return Server(PACKAGED, command, {"PYTHONPATH": str(site_packages())}, batches=False)
+
+
+def _has_layouts() -> bool:
+    shown = subprocess.run([OURS / "afterword", "serve", "--help"], capture_output=True, text=True, check=True)
+    return "--layout" in shown.stdout
+
+
+def _leave_out(name: str, reason: str) -> None:
+    print(f"{name} is left out: {reason}.", file=sys.stderr)

@@ -1,0 +1,117 @@
+"""Goes round the servers, each alone on the machine while it is measured, and records the figures.
+
+The order is A, B, C, A, B, C …: what the machine does to one round it does to all servers, so ratios within a round
+say more than times.
+"""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from benchmarks.client import Refused
+from benchmarks.groups import Group
+from benchmarks.report import Failure, Record, Start, figures
+from benchmarks.servers import NotStarted, Running, Server, Shape, resident_mib, running
+from benchmarks.sizes import Sizes
+
+MEMORY_SECONDS = 0.05
+"""Between two looks at a server's memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is measured by whom."""
+
+    groups: Sequence[Group]
+    servers: Sequence[Server]
+    sizes: Sizes
+    salt: int
+    logs: Path
+
+
+async def go_round(plan: Plan, number: int, record: Record) -> None:
+    """Measure every group on every server once, adding to `record` as it goes."""
+    shapes = list(dict.fromkeys(group.shape for group in plan.groups))
+    for shape in shapes:
+        for server in plan.servers:
+            groups = [group for group in plan.groups if group.shape == shape and _fits(server, group)]
+            if groups:
+                await _visit(plan, server, shape, groups, Visit(number, server.name, record))
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One life of one server in one round, and where its figures go."""
+
+    round: int
+    server: str
+    record: Record
+
+    def begin(self, group: str) -> None:
+        """Note how busy the machine is before anything is measured."""
+        one_minute = os.getloadavg()[0]
+        self.record.starts.append(Start(self.round, self.server, group, time.time(), one_minute))
+
+    def add(self, group: str, measures: dict[str, float]) -> None:
+        """Record what was measured and say it."""
+        found = figures(self.round, self.server, group, measures)
+        self.record.figures.extend(found)
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in measures.items())
+        print(f"round {self.round} {self.server:20} {group:16} {shown}", file=sys.stderr, flush=True)
+
+    def fail(self, group: str, reason: str) -> None:
+        """Record that nothing could be measured, and why."""
+        self.record.failures.append(Failure(self.round, self.server, group, reason))
+        print(f"round {self.round} {self.server:20} {group:16} {reason}", file=sys.stderr, flush=True)
+
+
+def _fits(server: Server, group: Group) -> bool:
+    return server.batches or not group.needs_batching
+
+
+async def _visit(plan: Plan, server: Server, shape: Shape, groups: Sequence[Group], visit: Visit) -> None:
+    try:
+        async with running(server, shape, plan.logs) as started:
+            idle = resident_mib(started.process_id)
+            peak = idle
+            for group in groups:
+                peak = max(peak, await _measure(plan, group, started, visit))
+            visit.add(f"memory-{shape.slots}x{shape.context}", {"idle_mib": idle, "peak_mib": peak})
+    except NotStarted as error:
+        for group in groups:
+            visit.fail(group.name, str(error))
+
+
+async def _measure(plan: Plan, group: Group, started: Running, visit: Visit) -> float:
+    """Run one group; the most memory, in MiB, that the server was seen to use meanwhile."""
+    # The same prompts for every server, and new ones in every round.
+    random = Random(f"{group.name} {plan.salt} {visit.round}")
+    visit.begin(group.name)
+    peak = Peak(started.process_id)
+    watcher = asyncio.create_task(peak.watch())
+    try:
+        visit.add(group.name, await group.workload(started.client, random, plan.sizes))
+    except (Refused, OSError, TimeoutError, ExceptionGroup) as error:
+        visit.fail(group.name, f"{type(error).__name__}: {error}")
+    finally:
+        watcher.cancel()
+    return peak.mib
+
+
+class Peak:
+    """The most memory a server was seen to use."""
+
+    def __init__(self, process_id: int) -> None:
+        self.mib = 0.0
+        self._process_id = process_id
+
+    async def watch(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            self.mib = max(self.mib, resident_mib(self._process_id))
+            await asyncio.sleep(MEMORY_SECONDS)

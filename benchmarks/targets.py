@@ -1,0 +1,84 @@
+"""What the project wants to reach, as ratios of one run's figures. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.names import CEILING, CEILING_Q8_0, ECHO, OURS_AS_SHIPPED, OURS_Q8_0, REFERENCE, REFERENCE_Q8_0, VLLM
+from benchmarks.report import Figure, Key, by_round, gain
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`measured` is at least `least` times as good as `reference`, in the median of the rounds."""
+
+    name: str
+    measured: Key
+    reference: Key
+    least: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How far a target was reached; `reached` is None where a figure is missing."""
+
+    name: str
+    reached: float | None
+    least: float
+
+    @property
+    def met(self) -> bool | None:
+        """None if it cannot be told."""
+        return None if self.reached is None else self.reached >= self.least
+
+
+def targets(ours: str) -> list[Target]:
+    """The targets of one configuration of ours."""
+    single = Key(ours, "single", "decode_tokens_per_s")
+    crowd = Key(ours, "concurrent", "out_tokens_per_s")
+    fanout, best_of = Key(ours, "fanout", "wall_s"), Key(ours, "best_of", "wall_s")
+    score, typing = Key(ours, "score", "requests_per_s"), Key(ours, "typing", "next_first_token_ms")
+    gap = Key(ours, "between-tokens", "gap_p99_ms")
+    file = CEILING_Q8_0 if ours == OURS_Q8_0 else CEILING
+    theirs, theirs_q8_0 = Key(REFERENCE, "fanout", "wall_s"), Key(REFERENCE_Q8_0, "fanout", "wall_s")
+    return [
+        Target("single decode", single, _of(REFERENCE, single), 1.10),
+        Target("single decode, llama-bench", single, Key(file, "ceiling", single.metric, 0), 0.95),
+        Target("the same at that depth", single, Key(file, "ceiling", single.metric, 128), 0.95),
+        Target("16 clients", crowd, _of(REFERENCE, crowd), 1.8),
+        Target("16 clients, both on Q8_0", crowd, _of(REFERENCE_Q8_0, crowd), 1.0),
+        Target("n = 8", fanout, theirs, 1.5),
+        Target("n = 8, both on Q8_0", fanout, theirs_q8_0, 1.05),
+        Target("best_of = 8", best_of, theirs, 1.5),
+        Target("best_of = 8, both on Q8_0", best_of, theirs_q8_0, 1.05),
+        Target("best_of costs what n costs", best_of, fanout, 0.95),
+        Target("scoring", score, _of(VLLM, score), 3.0),
+        Target("typing, next first token", typing, _of(REFERENCE, typing), 1.0),
+        Target("seeded as fast as unseeded", *_seeded(ours), 0.95),
+        Target("p99 between tokens", gap, Key(ours, gap.group, "gap_p50_ms"), 0.5),
+    ]
+
+
+CHUNKS = Key(ECHO, "overhead-stream_16", "chunks_per_s")
+CHUNKS_WANTED = 20_000.0
+
+
+def verdicts(figures: Sequence[Figure]) -> list[Verdict]:
+    """All targets of all configurations of ours that have figures."""
+    servers = {figure.server for figure in figures}
+    found = [
+        Verdict(f"{ours}: {target.name}", gain(figures, target.measured, target.reference), target.least)
+        for ours in (OURS_AS_SHIPPED, OURS_Q8_0)
+        if ours in servers
+        for target in targets(ours)
+    ]
+    chunks = by_round(figures, CHUNKS).values()
+    return [*found, Verdict("echo engine: 20,000 chunks/s", max(chunks, default=0) / CHUNKS_WANTED or None, 1.0)]
+
+
+def _of(server: str, key: Key) -> Key:
+    """The same figure of another server."""
+    return Key(server, key.group, key.metric, key.at)
+
+
+def _seeded(ours: str) -> tuple[Key, Key]:
+    return Key(ours, "seeded", "seeded_out_tokens_per_s"), Key(ours, "seeded", "unseeded_out_tokens_per_s")

@@ -1,0 +1,34 @@
+"""Targets are judged by the figures of one run."""
+
+from benchmarks.names import OURS_AS_SHIPPED, REFERENCE
+from benchmarks.report import Figure
+from benchmarks.targets import Verdict, verdicts
+
+
+def judged(figures: list[Figure], name: str) -> Verdict:
+    (found,) = (verdict for verdict in verdicts(figures) if verdict.name.endswith(name))
+    return found
+
+
+def test_a_target_is_met_by_the_ratio_to_the_reference() -> None:
+    figures = [
+        Figure(1, OURS_AS_SHIPPED, "single", "decode_tokens_per_s", None, 120.0),
+        Figure(1, REFERENCE, "single", "decode_tokens_per_s", None, 100.0),
+    ]
+    verdict = judged(figures, ": single decode")
+    assert (verdict.reached, verdict.met) == (1.2, True)
+
+
+def test_a_tail_twice_as_long_as_the_median_is_just_allowed() -> None:
+    def with_tail(milliseconds: float) -> list[Figure]:
+        gaps = {"gap_p50_ms": 20.0, "gap_p99_ms": milliseconds}
+        return [Figure(1, OURS_AS_SHIPPED, "between-tokens", name, None, value) for name, value in gaps.items()]
+
+    assert judged(with_tail(40.0), "p99 between tokens").met is True
+    assert judged(with_tail(41.0), "p99 between tokens").met is False
+
+
+def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
+    figures = [Figure(1, OURS_AS_SHIPPED, "single", "decode_tokens_per_s", None, 120.0)]
+    assert judged(figures, ": single decode").met is None
+    assert judged(figures, "chunks/s").met is None
