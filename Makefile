@@ -4,14 +4,14 @@
 #   make serve ARGS="--port 9000 --model some.gguf"
 #   make test           set up if need be, then run the tests   (ARGS="tests/text -k stops")
 #   make test-clients   run the tests of clients that need environments of their own; builds those first, about 2 GB
-#   make test-clients   the same with real clients, each in an environment of its own
 #   make check          format, lint, types, generated documents
 #   make fmt            format and fix what can be fixed
 #   make docs           write the generated documents anew
 #   make lock           write the lock files anew
 #   make clean          remove the environment and caches
 #
-# A stamp file stands for each part of the set-up; it is older than the lock file it was made from, or the part is done.
+# A stamp file stands for each part of the set-up: the part is done while its stamp is newer than the lock files it is
+# made from.
 
 SHELL := /bin/bash
 PYTHON ?= python3
