@@ -10,7 +10,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from tests.api.served import app_of
 from tests.live import run_server
 
-N_CASES = 40
+N_CASES = 25
 """Random requests for each route, beside those that schemathesis derives from every field's limits."""
 
 schema = schemathesis.openapi.from_dict(app_of().openapi())

@@ -1,0 +1,71 @@
+"""Random requests, in process: every answer keeps the rules, its stream says the same, and nonsense is refused well."""
+
+import json
+from typing import Any
+
+import httpx
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from tests.api.folding import chunks_of, fold
+from tests.api.served import app_of, client_of
+from tests.fuzz.bodies import JUNK, any_bodies, good_bodies
+from tests.fuzz.rules import check_answer, check_error
+
+BOUNDED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+Json = dict[str, Any]
+
+
+async def post(body: object, path: str = "/v1/completions") -> httpx.Response:
+    """Ask an application of its own."""
+    async with client_of(app_of()) as client:
+        return await client.post(path, content=json.dumps(body))
+
+
+@settings(BOUNDED, max_examples=150)
+@given(good_bodies())
+# Half of a surrogate in UTF-8, which is nothing that could still become a character.
+@example({"seed": 0, "prompt": [237, 160], "max_tokens": 2, "temperature": 0, "logprobs": 1})
+@example({"seed": 0, "prompt": [226, 130], "max_tokens": 2, "temperature": 0, "logprobs": 1, "echo": True})
+@example({"seed": 0, "prompt": [240, 159, 153], "logit_bias": {"130": 100}, "max_tokens": 1, "logprobs": 1})
+async def test_every_answer_keeps_the_rules(body: Json) -> None:
+    response = await post(body)
+    assert response.status_code == 200, response.text
+    check_answer(body, response.json())
+
+
+@settings(BOUNDED, max_examples=100)
+@given(good_bodies())
+async def test_a_stream_folds_to_the_plain_answer(body: Json) -> None:
+    body = body | {"best_of": None}
+    plain = (await post(body)).json()
+    streamed = await post(body | {"stream": True, "stream_options": {"include_usage": True}})
+    folded = fold(chunks_of(streamed.text))
+    assert folded == {"choices": plain["choices"], "usage": plain["usage"]}
+
+
+@settings(BOUNDED, max_examples=150)
+@given(any_bodies())
+@example({"prompt": [258]})
+@example({"logit_bias": {"258": 1}})
+@example({"stop_token_ids": [258]})
+async def test_anything_is_answered_or_refused_well(body: Json) -> None:
+    response = await post(body)
+    if response.status_code != 200:
+        check_error(response.status_code, response.json())
+
+
+@settings(BOUNDED, max_examples=60)
+@given(st.sampled_from(["/v1/completions", "/tokenize", "/detokenize"]), st.one_of(JUNK.map(json.dumps), st.text()))
+async def test_any_body_is_answered_or_refused_well(path: str, body: str) -> None:
+    async with client_of(app_of()) as client:
+        response = await client.post(path, content=body.encode("utf-8", "surrogatepass"))
+    if response.status_code != 200:
+        check_error(response.status_code, response.json())
+
+
+@settings(BOUNDED, max_examples=60)
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
+async def test_a_text_survives_its_tokens(text: str) -> None:
+    tokens = (await post({"prompt": text}, "/tokenize")).json()["tokens"]
+    assert (await post({"tokens": tokens}, "/detokenize")).json() == {"prompt": text}
