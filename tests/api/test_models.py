@@ -3,7 +3,10 @@
 import pytest
 from tests.api.served import CREATED, app_of, assert_error, client_of
 
+from afterword.api.app import create_app
+from afterword.api.settings import ApiSettings
 from afterword.engine.echo import EchoEngine
+from afterword.models import Registry, ServedModel
 
 
 async def test_models_are_listed_in_their_order_with_the_documented_fields_first() -> None:
@@ -39,6 +42,14 @@ async def test_a_card_says_what_the_model_can_do() -> None:
     }
     assert card["infill_tokens"] is None
     assert card["card"] == {}
+
+
+async def test_a_configured_template_is_told_as_a_way_to_fill_gaps() -> None:
+    served = ServedModel("gap", EchoEngine(), CREATED, card={"infill_template": "{prefix}|{suffix}"})
+    async with client_of(create_app(Registry([served]), ApiSettings())) as client:
+        card = (await client.get("/v1/models/gap")).json()
+    assert card["capabilities"]["suffix"] is True
+    assert card["infill_tokens"] is None
 
 
 async def test_an_unknown_model_is_404() -> None:

@@ -42,7 +42,7 @@ def model_card(served: ServedModel) -> dict[str, Any]:
         "aliases": list(served.aliases),
         "system_fingerprint": engine.fingerprint,
         "capabilities": {
-            "suffix": infill is not None,
+            "suffix": infill is not None or "infill_template" in served.card,
             "max_logprobs": can.max_logprobs,
             "reproducible": can.reproducible,
             "prefix_cache": can.prefix_cache,
