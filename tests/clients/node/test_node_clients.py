@@ -29,10 +29,13 @@ from afterword.models import Registry, ServedModel
 HERE = Path(__file__).resolve().parent
 KEY = "k-1"
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("node") is None or not (HERE / "node_modules").is_dir(),
-    reason="node or the packages of tests/clients/node are not installed",
-)
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.skipif(
+        shutil.which("node") is None or not (HERE / "node_modules").is_dir(),
+        reason="node or the packages of tests/clients/node are not installed",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
