@@ -88,6 +88,8 @@ class LlamaRunner:
 
     def copy(self, source: int, target: int, n: int) -> None:
         """See `Runner.copy`. Several copies from one source in a row take its snapshot once."""
+        if self._snapshot is not None and self._snapshot[0] == target:
+            self._snapshot = None
         if n > SNAPSHOT_SHARE * self._context.n_ctx_stream:
             self._context.truncate(target, 0)
             self._context.copy(source, target)
