@@ -1,0 +1,206 @@
+"""The numbers of the default model against llama-cpp-python's own high-level class and a float64 softmax."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+import pytest
+from llama_cpp import Llama
+from numpy.typing import NDArray
+from tests.fakes import complete, generation_request
+from tests.models.engines import open_tiny
+from tests.models.prose import PROSE, excerpt
+from tests.models.tiny import Tiny
+
+from afterword.defaults import DEFAULT_MODEL
+from afterword.engine.events import PromptScores
+from afterword.engine.llama.engine import LlamaEngine
+from afterword.models import model_file
+
+N_SCORED = 300
+N_TILED = 192
+"""Tokens of a prompt of 300 that go to the tiled kernel: 64 * (300 // 64 - 1)."""
+
+ROUNDING = 2e-6
+"""Most that a log-probability differs from the float64 softmax of the same logits."""
+
+
+class Reference:
+    """llama-cpp-python's high-level model, fed in calls of chosen lengths."""
+
+    def __init__(self) -> None:
+        path = str(model_file(DEFAULT_MODEL.name))
+        self._llama: Any = Llama(
+            path, n_ctx=512, n_batch=512, n_threads=1, logits_all=True, flash_attn=True, verbose=False
+        )
+
+    def logprobs(self, *calls: list[int]) -> NDArray[np.float64]:
+        """(total length, n_vocab) log-probabilities in float64 after each token of one text, cut into `calls`."""
+        self._llama.reset()
+        for tokens in calls:
+            self._llama.eval(tokens)
+        logits = self._llama.scores[: sum(map(len, calls))].astype(np.float64)
+        logits -= logits.max(axis=1, keepdims=True)
+        result: NDArray[np.float64] = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        return result
+
+    def go_on(self, n: int) -> list[tuple[int, float]]:
+        """The likeliest n next tokens, one after the other, with their log-probabilities."""
+        found = []
+        for _ in range(n):
+            row = self._llama.scores[self._llama.n_tokens - 1].astype(np.float64)
+            token = int(row.argmax())
+            found.append((token, float(-np.log(np.exp(row - row[token]).sum()))))
+            self._llama.eval([token])
+        return found
+
+
+@pytest.fixture(scope="module")
+def reference() -> Reference:
+    return Reference()
+
+
+@pytest.fixture(scope="module")
+def prompt(default_engine: LlamaEngine) -> list[int]:
+    return default_engine.tokenizer.encode(PROSE, add_bos=False, parse_special=False)[:N_SCORED]
+
+
+async def score(engine: LlamaEngine, prompt: list[int], k: int) -> tuple[int, PromptScores]:
+    """(tokens found in the cache, scores) of a prompt."""
+    told = await complete(engine, generation_request(prompt, max_tokens=0, prompt_logprobs=k))
+    assert told.prompt.scores is not None
+    return told.prompt.n_cached, told.prompt.scores
+
+
+def bits(scores: PromptScores) -> tuple[bytes, bytes, bytes]:
+    return scores.logprobs.tobytes(), scores.top_ids.tobytes(), scores.top_logprobs.tobytes()
+
+
+def columns(scores: PromptScores, k: int) -> PromptScores:
+    return PromptScores(scores.logprobs, scores.top_ids[:, :k], scores.top_logprobs[:, :k])
+
+
+@pytest.mark.model
+async def test_prompt_scores_are_llama_cpps_own(
+    default_engine: LlamaEngine, reference: Reference, prompt: list[int]
+) -> None:
+    _, scores = await score(default_engine, prompt, 5)
+    tail = prompt[N_TILED:]
+    expected = reference.logprobs(prompt[:N_TILED], tail[:54], tail[54:])[:-1]
+    rows = np.arange(N_SCORED - 1)
+    np.testing.assert_allclose(scores.logprobs, expected[rows, prompt[1:]], rtol=0, atol=ROUNDING)
+    likeliest = np.sort(np.partition(expected, -5, axis=1)[:, -5:])[:, ::-1]
+    np.testing.assert_allclose(scores.top_logprobs, likeliest, rtol=0, atol=ROUNDING)
+    np.testing.assert_allclose(scores.top_logprobs, expected[rows[:, None], scores.top_ids], rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.model
+async def test_prompt_scores_stay_close_however_llama_cpp_is_called(
+    default_engine: LlamaEngine, reference: Reference, prompt: list[int]
+) -> None:
+    _, scores = await score(default_engine, prompt, 0)
+    expected = reference.logprobs(prompt)[np.arange(N_SCORED - 1), prompt[1:]]
+    assert scores.logprobs.sum() == pytest.approx(expected.sum(), rel=1e-3)
+    np.testing.assert_allclose(scores.logprobs, expected, rtol=0, atol=1.0)
+
+
+@pytest.mark.model
+async def test_greedy_continuation_is_llama_cpps_own(
+    default_engine: LlamaEngine, reference: Reference, prompt: list[int]
+) -> None:
+    start = prompt[:100]
+    told = await complete(default_engine, generation_request(start, max_tokens=20, logprobs=0))
+    reference.logprobs(start[:63], start[63:])
+    expected = reference.go_on(20)
+    assert [token.id for token in told.tokens()] == [token for token, _ in expected]
+    logprobs = [token.logprob for token in told.tokens()]
+    np.testing.assert_allclose(logprobs, [logprob for _, logprob in expected], rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.model
+async def test_scoring_again_answers_from_the_cache_with_the_same_bits(
+    default_engine: LlamaEngine, prompt: list[int]
+) -> None:
+    _, first = await score(default_engine, prompt, 5)
+    n_cached, again = await score(default_engine, prompt, 5)
+    assert n_cached == N_SCORED - 1
+    assert bits(again) == bits(first)
+
+
+@pytest.fixture(params=["Q8_0", "F32"])
+async def tiny_pair(request: pytest.FixtureRequest) -> AsyncIterator[tuple[LlamaEngine, LlamaEngine]]:
+    """Two engines on the same tiny model: one to try things on, and one that has never seen anything."""
+    async with open_tiny(Tiny(request.param)) as tried, open_tiny(Tiny(request.param)) as fresh:
+        yield tried, fresh
+
+
+def tiny_prompt(engine: LlamaEngine, n: int) -> list[int]:
+    return engine.tokenizer.encode(excerpt(0, 2 * n), add_bos=False, parse_special=False)[:n]
+
+
+@pytest.mark.parametrize(
+    ("n_first", "n_longer", "n_cached"),
+    [
+        pytest.param(100, 120, 99, id="both-without-tiles"),
+        pytest.param(300, 310, 299, id="same-cut"),
+        pytest.param(300, 350, 192, id="longer-cut"),
+        pytest.param(100, 400, 0, id="cut-instead-of-none"),
+    ],
+)
+async def test_longer_prompt_reuses_what_it_would_have_computed_itself(
+    tiny_pair: tuple[LlamaEngine, LlamaEngine], n_first: int, n_longer: int, n_cached: int
+) -> None:
+    tried, fresh = tiny_pair
+    longer = tiny_prompt(tried, n_longer)
+    await score(tried, longer[:n_first], 3)
+    found, after = await score(tried, longer, 3)
+    never_seen, alone = await score(fresh, longer, 3)
+    assert (found, never_seen) == (n_cached, 0)
+    assert bits(after) == bits(alone)
+
+
+@pytest.mark.parametrize("other", [0, 1, 200, 298], ids=lambda place: f"at-{place}")
+async def test_prompt_that_branches_off_is_scored_as_if_alone(
+    tiny_pair: tuple[LlamaEngine, LlamaEngine], other: int
+) -> None:
+    tried, fresh = tiny_pair
+    prompt = tiny_prompt(tried, 300)
+    branch = [*prompt[:other], (prompt[other] + 1) % 256, *prompt[other + 1 :]]
+    await score(tried, prompt, 3)
+    _, after = await score(tried, branch, 3)
+    _, alone = await score(fresh, branch, 3)
+    assert bits(after) == bits(alone)
+
+
+async def test_more_likeliest_tokens_than_before_are_computed_again(
+    tiny_pair: tuple[LlamaEngine, LlamaEngine],
+) -> None:
+    tried, fresh = tiny_pair
+    prompt = tiny_prompt(tried, 200)
+    await score(tried, prompt, 2)
+    n_cached, wider = await score(tried, prompt, 7)
+    _, alone = await score(fresh, prompt, 7)
+    assert n_cached == 0
+    assert bits(wider) == bits(alone)
+
+
+async def test_fewer_likeliest_tokens_than_before_come_from_the_cache(
+    tiny_pair: tuple[LlamaEngine, LlamaEngine],
+) -> None:
+    tried, _ = tiny_pair
+    prompt = tiny_prompt(tried, 200)
+    _, wide = await score(tried, prompt, 7)
+    n_cached, narrow = await score(tried, prompt, 2)
+    assert n_cached == 199
+    assert bits(narrow) == bits(columns(wide, 2))
+
+
+async def test_prompt_first_completed_and_then_scored_is_scored_as_if_alone(
+    tiny_pair: tuple[LlamaEngine, LlamaEngine],
+) -> None:
+    tried, fresh = tiny_pair
+    prompt = tiny_prompt(tried, 200)
+    await complete(tried, generation_request(prompt, max_tokens=8))
+    _, after = await score(tried, prompt, 2)
+    _, alone = await score(fresh, prompt, 2)
+    assert bits(after) == bits(alone)
