@@ -39,8 +39,14 @@ class KeyMiddleware:
 
 
 def offered_keys(headers: list[tuple[bytes, bytes]]) -> Iterator[bytes]:
-    """Every key in raw ASGI headers, in any of the places of SPEC section 1; empty ones are none."""
+    """Every key in raw ASGI headers, in any of the places of SPEC section 1; empty ones are none.
+
+    Of several `Authorization` headers none counts: a proxy in front may have looked at another one than we would.
+    """
+    names = [name for name, _ in headers]
     for name, value in headers:
+        if name == b"authorization" and names.count(name) > 1:
+            continue
         if name in (b"api-key", b"x-api-key"):
             key = value.strip()
         elif name == b"authorization":
