@@ -62,7 +62,7 @@ async def complete_by_path(request: Request) -> Response:
 
 async def _answer(request: Request, override: dict[str, Any]) -> Response:
     serve = serving(request)
-    data = await read_object(request, serve.settings.max_body_bytes)
+    data = await read_object(request, serve.settings.max_body_bytes, serve.settings.body_idle_seconds)
     body = parse_body(data | override, strict=serve.settings.strict)
     served = serve.registry.get(body.model)
     completion = await _resolve(body, served, serve.settings)

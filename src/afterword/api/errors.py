@@ -33,6 +33,10 @@ class Refused(Exception):
         self.status = status
 
 
+_UNREAD = (("connection", "close"),)
+"""Goes with an answer to a body that was not read to its end: what still comes must not be taken for a request."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """What the client is told about an error."""
@@ -71,7 +75,7 @@ def describe(error: Exception, scope: Scope) -> Failure:
             later = (("retry-after", str(error.retry_after)),)
             return Failure(503, str(error), type=SERVER, code="overloaded", headers=later)
         case Refused():
-            return Failure(error.status, str(error))
+            return Failure(error.status, str(error), headers=_UNREAD if error.status in (408, 413) else ())
         case HTTPException():
             return _of_routing(error, scope)
         case _:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fastapi import FastAPI
 from starlette.requests import Request
 
+from afterword.api.intake import IDLE_SECONDS
 from afterword.metrics import Metrics
 from afterword.models import Registry
 
@@ -19,6 +20,8 @@ class ApiSettings:
     """The key every request must carry; None: open to everybody."""
     max_body_bytes: int = 32 * MIB
     """Cap of a request body in bytes, both as sent and inflated."""
+    body_idle_seconds: float = IDLE_SECONDS
+    """How long a body may stop coming before the request is refused."""
     strict: bool = False
     """Refuse what the documented API does not know instead of ignoring or extending it (SPEC section 2)."""
     max_logprobs: int = 100

@@ -78,7 +78,7 @@ async def tokenizer_info(request: Request) -> Response:
 
 async def _read(request: Request) -> tuple[ServedModel, dict[str, Any]]:
     serve = serving(request)
-    data = await read_object(request, serve.settings.max_body_bytes)
+    data = await read_object(request, serve.settings.max_body_bytes, serve.settings.body_idle_seconds)
     model = data.get("model")
     if model is not None and not isinstance(model, str):
         raise InvalidRequest("'model' must be a string.", param="model", code="invalid_type")
