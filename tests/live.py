@@ -15,8 +15,10 @@ def run_server(app: Any) -> Iterator[str]:
     """
     import uvicorn
 
+    from afterword.api.protocol import HttpProtocol
+
     listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5)
+    config = uvicorn.Config(app, log_config=None, http=HttpProtocol, ws="none", timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)
 
     def serve() -> None:

@@ -9,12 +9,14 @@ from tests.cases.case import (
     TURN_START,
     Alike,
     Answer,
+    Body,
     Case,
     Refusal,
     forced,
 )
 
 N_VOCAB = 49152
+NO_BIAS: tuple[Body, ...] = ({}, {"logit_bias": {}}, {"logit_bias": None}, {"logit_bias": {"260": 0}})
 ALL_BUT_THE = {str(token): -100 for token in range(N_VOCAB) if token != THE}
 
 CASES = [
@@ -105,10 +107,7 @@ CASES = [
 ALIKE: list[Alike] = [
     Alike(
         "bias-01 no bias",
-        tuple(
-            {"prompt": FRANCE, "max_tokens": 4, "temperature": 0} | more
-            for more in ({}, {"logit_bias": {}}, {"logit_bias": None}, {"logit_bias": {"260": 0}})
-        ),
+        tuple({"prompt": FRANCE, "max_tokens": 4, "temperature": 0} | more for more in NO_BIAS),
         5,
     )
 ]

@@ -1,8 +1,19 @@
 """What counts as a prompt: shapes, batches, control text, ids, and nothing at all."""
 
-from tests.cases.case import FRANCE, FRANCE_IDS, HELLO, THE, Alike, Answer, Case, Refusal, forced
+from tests.cases.case import FRANCE, FRANCE_IDS, HELLO, THE, Alike, Answer, Body, Case, Refusal, forced
 
 CONTROL = forced(THE)
+
+NOTHING: tuple[Body, ...] = (
+    {},
+    {"prompt": None},
+    {"prompt": ""},
+    {"prompt": []},
+    {"prompt": [""]},
+    {"prompt": [[]]},
+    {"prompt": "<|endoftext|>"},
+    {"prompt": [0]},
+)
 
 CASES = [
     *(
@@ -118,19 +129,7 @@ ALIKE: list[Alike] = [
     ),
     Alike(
         "empty-01 eight ways to say nothing",
-        tuple(
-            {"max_tokens": 4, "temperature": 0} | more
-            for more in (
-                {},
-                {"prompt": None},
-                {"prompt": ""},
-                {"prompt": []},
-                {"prompt": [""]},
-                {"prompt": [[]]},
-                {"prompt": "<|endoftext|>"},
-                {"prompt": [0]},
-            )
-        ),
+        tuple({"max_tokens": 4, "temperature": 0} | more for more in NOTHING),
         1,
     ),
 ]

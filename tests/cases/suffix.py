@@ -1,6 +1,10 @@
 """A suffix for a model that cannot fill in the middle, and prompts that clients build for models that can."""
 
+from typing import Any
+
 from tests.cases.case import THE, Alike, Answer, Case, Refusal, forced
+
+NO_TEXT: tuple[Any, ...] = (5, ["a"], True, {})
 
 FUNCTION = "def f(x):\n"
 BY_HAND = "<fim_prefix>def f():<fim_suffix>    return 1<fim_middle>"
@@ -18,7 +22,7 @@ CASES = [
             {"prompt": FUNCTION, "suffix": suffix},
             Refusal(param="suffix", code="invalid_type"),
         )
-        for suffix in (5, ["a"], True, {})
+        for suffix in NO_TEXT
     ),
     Case(
         "suffix-02 marks this model does not know are ordinary text",

@@ -90,7 +90,7 @@ def check_error(response: httpx.Response, status: int) -> dict[str, Any]:
     """The error object of an answer that is one, also where a stream was asked for."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/json"
-    assert "data:" not in response.text
+    assert not response.text.startswith("data:")
     body: Json = orjson.loads(response.content)
     assert list(body) == ["error"]
     error: dict[str, Any] = body["error"]

@@ -12,6 +12,7 @@ import uvicorn
 
 from afterword import logs
 from afterword.api.app import create_app
+from afterword.api.protocol import HttpProtocol
 from afterword.api.settings import ApiSettings
 from afterword.cli.options import setting_options, with_options
 from afterword.config import Config, ServerConfig, load_config
@@ -47,7 +48,7 @@ def serve(values: Mapping[str, Any]) -> None:
             uvicorn.Config(
                 app,
                 loop="uvloop",
-                http="httptools",
+                http=HttpProtocol,
                 ws="none",
                 access_log=False,
                 log_level="warning",
