@@ -29,5 +29,12 @@ def test_every_answer_is_as_described(case: schemathesis.Case[Any], url: str) ->
     case.call_and_validate(base_url=url, excluded_checks=[positive_data_acceptance])
 
 
+@pytest.mark.parametrize("more", [{}, {"logprobs": 2, "echo": True}, {"stream_options": {"include_usage": True}}])
+def test_a_stream_is_as_described(url: str, more: dict[str, Any]) -> None:
+    operation = schema["/v1/completions"]["POST"]
+    body = {"prompt": "hello ", "max_tokens": 4, "stream": True, **more}
+    operation.Case(body=body, media_type="application/json").call_and_validate(base_url=url)
+
+
 def test_the_description_is_valid_openapi() -> None:
     schema.validate()

@@ -96,6 +96,21 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "usage",
         "obfuscation",
     ),
+    # An event, not what it holds: a stream as a whole has no schema, and its last event holds no JSON.
+    "CompletionEvent": _object(
+        {
+            "data": {
+                "anyOf": [
+                    {
+                        **_STRING,
+                        "contentMediaType": "application/json",
+                        "contentSchema": {"anyOf": [_ref("CompletionChunk"), _ref("Error")]},
+                    },
+                    {"const": "[DONE]"},
+                ]
+            }
+        }
+    ),
     "Model": _object(
         {
             "id": _STRING,
@@ -200,7 +215,7 @@ COMPLETION_DOCS = _docs(
             "description": "The completion; with `stream`, chunks as server-sent events that end with `[DONE]`.",
             "content": {
                 "application/json": {"schema": _ref("Completion")},
-                "text/event-stream": {"schema": _ref("CompletionChunk")},
+                "text/event-stream": {"schema": _ref("CompletionEvent")},
             },
         },
         **_BAD_BODY,
