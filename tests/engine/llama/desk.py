@@ -8,7 +8,7 @@ from tests.engine.llama.fake_runner import N_VOCAB, FakeRunner
 from tests.fakes import generation_request
 
 from afterword.engine.candidate import new_candidates
-from afterword.engine.events import Chunk, Event, Finished, PromptDone
+from afterword.engine.events import Chunk, Event, Finished, PromptDone, SampledToken
 from afterword.engine.llama.commit import Message
 from afterword.engine.llama.kv import Demand, KVStreams
 from afterword.engine.llama.logprobs import LogSoftmax
@@ -36,13 +36,13 @@ class Reading:
     request: GenerationRequest
     told: list[Event | AfterwordError] = field(default_factory=list)
 
+    def listed(self, index: int) -> list[SampledToken]:
+        chunks = [event for event in self.told if isinstance(event, Chunk) and event.index == index]
+        return [token for chunk in chunks for token in chunk.tokens]
+
     def tokens(self, index: int) -> list[tuple[object, ...]]:
-        return [
-            (token.id, token.offset, token.logprob.hex(), token.top)
-            for event in self.told
-            if isinstance(event, Chunk) and event.index == index
-            for token in event.tokens
-        ]
+        """The listed tokens, their log-probabilities to the bit."""
+        return [(token.id, token.offset, token.logprob.hex(), token.top) for token in self.listed(index)]
 
     def finished(self, index: int) -> Finished | None:
         ends = [event for event in self.told if isinstance(event, Finished) and event.index == index]

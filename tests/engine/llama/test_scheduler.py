@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +14,10 @@ from afterword.engine.request import GenerationRequest, Sampling
 from afterword.errors import AfterwordError
 
 BAN_ALL = Sampling(logit_bias=tuple((token, -100.0) for token in range(N_VOCAB)))
+LAST_ARRIVAL = 25
+"""The step before which the last job comes."""
+MAX_PROMPT = 600
+CAPACITY = MAX_PROMPT + 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +26,27 @@ class Job:
     arrives: int
     leaves: int | None
     """Step before which the client goes away."""
+    continues: bool
+    """Its prompt follows what the job before it has said by then, as typing clients do."""
 
 
 @st.composite
-def jobs(draw: st.DrawFn) -> Job:
-    shared = draw(st.sampled_from([0, 1, 20, 31, 32, 64, 100, 127, 128, 129, 192, 193, 256, 300, 320, 400]))
-    tail = draw(st.sampled_from([0, 1, 2, 12, 63, 64, 65, 130]))
-    prompt = words(shared, draw(st.integers(0, 1))) + words(tail, draw(st.integers(2, 3)))
-    arrives = draw(st.integers(0, 25))
+def plays(draw: st.DrawFn) -> list[Job]:
+    """Two to seven jobs over two contexts, so that most have something in common."""
+    lengths = st.sampled_from([0, 1, 20, 31, 32, 64, 100, 127, 128, 129, 192, 193, 256, 257, 300, 320, 400])
+    contexts = [words(draw(lengths), book) for book in (0, draw(st.integers(0, 1)))]
+    n_jobs = draw(st.integers(2, 7))
+    return [draw(jobs(contexts)) for _ in range(n_jobs)]
+
+
+@st.composite
+def jobs(draw: st.DrawFn, contexts: list[tuple[int, ...]]) -> Job:
+    tail = words(draw(st.sampled_from([0, 0, 1, 2, 12, 63, 64, 65, 130])), draw(st.integers(2, 3)))
+    arrives = draw(st.integers(0, LAST_ARRIVAL))
     stay = draw(st.none() | st.none() | st.integers(0, 20))
     request = ask(
-        prompt or words(1),
-        n_candidates=draw(st.integers(1, 4)),
+        (draw(st.sampled_from(contexts)) + tail) or words(1),
+        n_candidates=draw(st.sampled_from([1, 1, 2, 4])),
         max_tokens=draw(st.sampled_from([0, 1, 2, 5, 12])),
         seed=draw(st.integers(0, 2)),
         reproducible=draw(st.booleans()),
@@ -41,23 +54,30 @@ def jobs(draw: st.DrawFn) -> Job:
         prompt_logprobs=draw(st.sampled_from([None, None, None, None, 1, 4])),
         end_ids=frozenset({3, 4}),
     )
-    return Job(request, arrives, None if stay is None else arrives + stay)
+    return Job(request, arrives, None if stay is None else arrives + stay, draw(st.booleans()))
 
 
 def play(desk: Desk, played: list[Job]) -> list[Reading]:
+    """What the readers were told; `Reading.request` has the prompt that a continuing job really had."""
     groups: list[Group | None] = [None] * len(played)
     readings = [Reading(job.request) for job in played]
     for now in range(2000):
         for number, job in enumerate(played):
             if job.arrives == now:
-                groups[number], readings[number] = desk.add(job.request)
+                before = readings[number - 1] if job.continues and number else None
+                groups[number], readings[number] = desk.add(job.request if before is None else _after(before, job))
         for group, job in zip(groups, played, strict=True):
             if job.leaves == now and group is not None:
                 desk.cancel(group)
         desk.step()
-        if now >= 25 and desk.scheduler.idle:
+        if now >= LAST_ARRIVAL and desk.scheduler.idle:
             return readings
     raise AssertionError("the work never ends")
+
+
+def _after(before: Reading, job: Job) -> GenerationRequest:
+    said = tuple(token.id for token in before.listed(0))
+    return replace(job.request, prompt=(before.request.prompt + said + job.request.prompt[-3:])[-MAX_PROMPT:])
 
 
 def assert_same(reading: Reading, alone: Reading, *, left: bool) -> None:
@@ -75,15 +95,15 @@ def assert_same(reading: Reading, alone: Reading, *, left: bool) -> None:
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.lists(jobs(), min_size=2, max_size=7), st.integers(1, 6))
+@given(plays(), st.integers(1, 6))
 def test_answers_of_a_reproducible_request_do_not_depend_on_the_others(played: list[Job], n_streams: int) -> None:
-    desk = Desk(n_streams, capacity=560)
+    desk = Desk(n_streams, capacity=CAPACITY)
     readings = play(desk, played)
     assert desk.kv.n_running == 0
     for job, reading in zip(played, readings, strict=True):
         left = job.leaves is not None
         if job.request.reproducible:
-            assert_same(reading, Desk(6, capacity=560).complete(job.request), left=left)
+            assert_same(reading, Desk(6, capacity=CAPACITY).complete(reading.request), left=left)
         elif not left:
             assert reading.prompt is not None
             assert (reading.prompt.scores is None) == (job.request.prompt_logprobs is None)
@@ -97,6 +117,16 @@ def test_the_length_of_a_prompt_alone_decides_its_kernels(n_prompt: int) -> None
     kernels = desk.runner.cells[0].kernels
     end = boundary(n_prompt)
     assert kernels == [TILED] * end + [ROW] * (n_prompt + 8 - end)
+
+
+@pytest.mark.parametrize("n_prompt", [63, 100, 200, 700])
+def test_a_crowd_never_fills_more_than_a_micro_batch(n_prompt: int) -> None:
+    desk = Desk(20)
+    for book in range(20):
+        desk.add(ask(words(n_prompt + book, book % 8)[book:], max_tokens=2))
+    desk.finish()
+    rows = [sum(n for _, n in call) for call in desk.runner.calls]
+    assert 400 < max(rows) <= 512
 
 
 def test_candidates_share_one_prefill() -> None:
@@ -115,6 +145,19 @@ def test_more_candidates_than_streams_take_turns() -> None:
     assert desk.scheduler.counters.prefill_tokens == 200 + 4
     many = Desk(8).complete(ask(words(200), n_candidates=5, max_tokens=3))
     assert [few.tokens(index) for index in range(5)] == [many.tokens(index) for index in range(5)]
+
+
+def test_what_lone_rows_computed_is_for_requests_without_a_seed() -> None:
+    desk = Desk(2)
+    first = desk.complete(ask(words(300), max_tokens=12, reproducible=False))
+    longer = words(300) + tuple(token.id for token in first.listed(0))
+    seeded = desk.complete(ask(longer, max_tokens=3))
+    assert seeded.prompt == PromptDone(300, None)
+    assert seeded.tokens(0) == Desk(1).complete(seeded.request).tokens(0)
+    desk = Desk(2)
+    desk.complete(first.request)
+    free = desk.complete(ask(longer, max_tokens=3, reproducible=False))
+    assert free.prompt == PromptDone(311, None)
 
 
 def test_requests_that_arrive_together_wait_for_their_common_prefix() -> None:
