@@ -4,6 +4,7 @@
 #   make serve ARGS="--port 9000 --model some.gguf"
 #   make test           set up if need be, then run the tests   (ARGS="tests/text -k stops")
 #   make test-clients   run the tests of clients that need environments of their own; builds those first, about 2 GB
+#   make bench          measure this server and its peers: benchmarks/README.md   (ARGS="--only single --rounds 3")
 #   make check          format, lint, types, generated documents
 #   make fmt            format and fix what can be fixed
 #   make docs           write the generated documents anew
@@ -24,7 +25,7 @@ export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
 export VIRTUAL_ENV := $(CURDIR)/.venv
 export UV_NO_PROGRESS := 1
 
-.PHONY: serve test test-clients check fmt docs lock clean setup setup-dev setup-node
+.PHONY: serve test test-clients bench bench-run check fmt docs lock clean setup setup-dev setup-node
 
 serve: .venv/.stamp-runtime
 	@exec $(BIN)/afterword serve $(ARGS)
@@ -36,6 +37,20 @@ test: setup-dev
 test-clients: setup-dev setup-node
 	@$(BIN)/python -m tests.clients.environments
 	$(BIN)/python -m pytest -m clients --timeout=900 tests/clients $(ARGS)
+
+# What drives the benchmarks has an environment of its own in the cache, one for each lock file and Python.
+BENCH_KEY = $(shell { cat benchmarks/requirements.lock; $(BIN)/python -VV; } | sha256sum | cut -c-12)
+bench: .venv/.stamp-runtime
+	@$(MAKE) --no-print-directory BENCH_ENV="$${XDG_CACHE_HOME:-$$HOME/.cache}/afterword/bench-$(BENCH_KEY)" bench-run
+
+bench-run: $(BENCH_ENV)/.stamp
+	@$(BENCH_ENV)/bin/python -m benchmarks $(ARGS)
+
+$(BENCH_ENV)/.stamp:
+	@echo "Installing what the benchmarks need into $(BENCH_ENV)"
+	@$(BIN)/python -m venv $(BENCH_ENV)
+	@$(UV) pip install --quiet --python $(BENCH_ENV)/bin/python --require-hashes -r benchmarks/requirements.lock
+	@touch $@
 
 check: setup-dev
 	$(BIN)/ruff format --check .

@@ -7,6 +7,7 @@ make bench ARGS="--only single,concurrent --rounds 3"
 import argparse
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import time
@@ -23,15 +24,16 @@ from benchmarks.places import BENCHMARKS, OURS, Places, cache, packaged_model
 from benchmarks.plot import plot
 from benchmarks.report import Record, document, summary, table
 from benchmarks.rounds import Plan, Visit, go_round
+from benchmarks.servers import NotStarted
 from benchmarks.sizes import SMOKE, Sizes
 from benchmarks.targets import Verdict, verdicts
 
 REFERENCES = (REFERENCE, REFERENCE_Q8_0)
 
-WITHOUT_MODEL = ("overhead", "in-process", "ceiling")
-"""What is measured beside the groups of `groups.py`."""
+BESIDE_GROUPS = {"overhead": ECHO, "in-process": ECHO, "ceiling": CEILING}
+"""What is measured beside the groups of `groups.py`, and of whom."""
 
-NAMES = (*(group.name for group in GROUPS), *WITHOUT_MODEL)
+NAMES = (*(group.name for group in GROUPS), *BESIDE_GROUPS)
 
 
 def main() -> None:
@@ -55,19 +57,27 @@ def main() -> None:
 
 async def _round(plan: Plan, number: int, record: Record, only: Sequence[str], places: Places) -> None:
     await go_round(plan, number, record)
-    if "overhead" in only:
-        visit = Visit(number, ECHO, record)
-        visit.begin("overhead")
-        for group, measures in (await overhead(plan.sizes, plan.logs)).items():
-            visit.add(group, measures)
-    if "in-process" in only:
-        visit = Visit(number, ECHO, record)
-        visit.begin("in-process")
-        visit.add("in-process", await in_process(plan.sizes))
-    if "ceiling" in only:
-        Visit(number, CEILING, record).begin("ceiling")
-        for name, measures in (await ceilings(places)).items():
-            Visit(number, name, record).add("ceiling", measures)
+    for name, server in BESIDE_GROUPS.items():
+        if name in only:
+            visit = Visit(number, server, record)
+            visit.begin(name)
+            try:
+                await _measure_alone(name, visit, plan, places)
+            except (RuntimeError, NotStarted) as error:
+                visit.fail(name, str(error))
+
+
+async def _measure_alone(name: str, visit: Visit, plan: Plan, places: Places) -> None:
+    """One of `BESIDE_GROUPS`."""
+    match name:
+        case "overhead":
+            for group, measures in (await overhead(plan.sizes, plan.logs)).items():
+                visit.add(group, measures)
+        case "in-process":
+            visit.add(name, await in_process(plan.sizes))
+        case "ceiling":
+            for server, measures in (await ceilings(places)).items():
+                Visit(visit.round, server, visit.record).add(name, measures)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -114,7 +124,8 @@ def _q8_0_copy(model: Path) -> Path:
 
 
 def _vllm(model: Path) -> Path:
-    done = subprocess.run([BENCHMARKS / "build_vllm.sh", model], check=True, stdout=subprocess.PIPE, text=True)
+    script, environment = BENCHMARKS / "build_vllm.sh", {**os.environ, "PYTHON": str(OURS / "python")}
+    done = subprocess.run([script, model], check=True, stdout=subprocess.PIPE, text=True, env=environment)
     return Path(done.stdout.splitlines()[-1])
 
 

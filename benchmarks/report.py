@@ -136,12 +136,12 @@ def document(record: Record, references: Sequence[str], facts: Mapping[str, Any]
 def table(lines: Sequence[Line], references: Sequence[str]) -> str:
     """The summary as text, grouped by what was measured so that servers stand under each other."""
     heads = "".join(f"{'/ ' + reference:>22}" for reference in references)
-    rows = [f"{'group':18}{'metric':36}{'at':>6}  {'server':20}{'median':>10}{'low':>10}{'high':>10}{heads}"]
+    rows = [f"{'group':26}{'metric':38}{'at':>6}  {'server':20}{'median':>10}{'low':>10}{'high':>10}{heads}"]
     for line in sorted(lines, key=lambda line: (line.key.group, line.key.metric, line.key.at or 0)):
         at = "" if line.key.at is None else str(line.key.at)
         ratios = "".join(f"{_number(line.ratios.get(reference)):>22}" for reference in references)
         rows.append(
-            f"{line.key.group:18}{line.key.metric:36}{at:>6}  {line.key.server:20}"
+            f"{line.key.group:26}{line.key.metric:38}{at:>6}  {line.key.server:20}"
             f"{line.median:10.4g}{line.low:10.4g}{line.high:10.4g}{ratios}"
         )
     return "\n".join(rows)
