@@ -3,6 +3,7 @@
 from tests.cases.case import (
     FRANCE,
     FRANCE_IDS,
+    HELLO,
     SMILE_HEAD,
     THE,
     TURN_END,
@@ -22,8 +23,7 @@ def _names_do_not_collide(body: Json) -> None:
     # Greedy: the chosen one is the likeliest, and its name is its own.
     assert top[chosen] == own == max(top.values())
     assert len(top) == 5
-    assert any(name.startswith("bytes:") for name in top)
-    assert "\ufffd" not in top
+    assert all(name.startswith("bytes:") for name in top)
 
 
 def _one_or_two_keys(body: Json) -> None:
@@ -68,7 +68,7 @@ def _an_end_token(body: Json) -> None:
 CASES = [
     Case(
         "logp-01 tokens that are no characters have names of their own",
-        {"prompt": [SMILE_HEAD], "max_tokens": 1, "temperature": 0, "logprobs": 5},
+        {"prompt": [HELLO, SMILE_HEAD], "max_tokens": 1, "temperature": 0, "logprobs": 5},
         Answer(check=_names_do_not_collide),
     ),
     Case(
