@@ -24,11 +24,18 @@ FIRST = "tokens"
 OTHERS = ["tokens, four at a time", "text", "text, four at a time", "concurrent", "concurrent, four at a time"]
 TOLERANCE = 1e-6
 
+COLOURS, WEATHER = ["red", "blue", "green"], ["rain", "snow", "wind", "fog"]
+LONG = " ".join(
+    f"Item {i}: the {COLOURS[i % 3]} box holds {i * 7 % 13} stones and a note about {WEATHER[i % 4]}."
+    for i in range(130)
+)
+
 
 @pytest.fixture(scope="module")
 def client(open_client: OpenClient) -> Client:
     made = open_client("lm-eval")
     shutil.copytree(TASKS, made.home, dirs_exist_ok=True)
+    (made.home / "long.jsonl").write_text(json.dumps({"text": LONG}) + "\n")
     return made
 
 
@@ -92,6 +99,17 @@ def test_documents_score_as_in_process_in_every_mode(seen: Any, reference: Refer
     assert [value for [value] in result["answers"]] == pytest.approx(expected, abs=TOLERANCE)
     for name, value in perplexities(expected).items():
         assert result["metrics"][name] == pytest.approx(value, rel=TOLERANCE)
+
+
+def test_a_document_longer_than_the_context_is_scored_in_windows_that_fill_it(seen: Any, reference: Reference) -> None:
+    tokens = [reference.bos_id, *reference.tokens(LONG)]
+    # The client keeps one place for the token it makes the server generate.
+    window = CONTEXT - 1
+    assert window < len(tokens) < 2 * window
+    first, rest = tokens[:window], tokens[-window:]
+    expected = reference.logprobs(first) + reference.logprobs(rest)[window - len(tokens) :]
+    [[value]] = seen["long documents"]["own_long"]["answers"]
+    assert value == pytest.approx(math.fsum(expected), abs=TOLERANCE)
 
 
 @pytest.mark.parametrize("mode", OTHERS)

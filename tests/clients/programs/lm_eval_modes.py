@@ -18,6 +18,7 @@ MODES = {
     "text, four at a time": (OPENAI[0], f"{OPENAI[1]},tokenized_requests=False", 4, EVERYTHING),
     "concurrent": (OPENAI[0], f"{OPENAI[1]},num_concurrent=4", 1, EVERYTHING),
     "concurrent, four at a time": (OPENAI[0], f"{OPENAI[1]},num_concurrent=4", 4, EVERYTHING),
+    "long documents": (*OPENAI, 1, ["own_long"]),
     "gguf": ("gguf", f"base_url={ROOT}", 1, [*CHOICES, *QUESTIONS]),
 }
 
