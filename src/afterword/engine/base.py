@@ -51,6 +51,7 @@ class EngineStats:
     streams_idle: int = 0
     """Streams that nobody runs on but whose tokens are kept for reuse."""
     cancelled: int = 0
+    """Sequences whose reader left before they had ended."""
     queue_seconds: float = 0.0
     """Recent average of the time a sequence waited for a stream."""
 

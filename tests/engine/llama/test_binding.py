@@ -98,42 +98,12 @@ def test_truncated_stream_goes_on_from_the_cut(context: LlamaContext, expected: 
     assert after(context, 0) == expected
 
 
-def test_copied_stream_has_the_same_bits(context: LlamaContext, expected: bytes) -> None:
-    context.copy(0, 2)
-    assert after(context, 2) == expected
-
-
 def test_restored_snapshot_has_the_same_bits(context: LlamaContext, expected: bytes) -> None:
     data = context.snapshot(0)
     context.truncate(0, 0)
     decode(context, 3, 0, OTHER)
     context.restore(3, data)
     assert after(context, 3) == expected
-
-
-def test_snapshot_of_a_stream_just_copied_to_is_of_the_copy(context: LlamaContext, expected: bytes) -> None:
-    decode(context, 1, 0, OTHER)
-    context.truncate(1, 0)
-    context.copy(0, 1)
-    context.restore(2, context.snapshot(1))
-    assert after(context, 2) == expected
-    assert after(context, 1) == expected
-
-
-def test_stream_just_copied_from_may_be_overwritten(context: LlamaContext, expected: bytes) -> None:
-    decode(context, 3, 0, OTHER)
-    others = context.snapshot(3)
-    context.copy(0, 1)
-    context.restore(0, others)
-    assert after(context, 1) == expected
-
-
-def test_stream_just_copied_to_may_be_overwritten(context: LlamaContext, expected: bytes) -> None:
-    texts = context.snapshot(0)
-    decode(context, 3, 0, OTHER)
-    context.copy(3, 1)
-    context.restore(1, texts)
-    assert after(context, 1) == expected
 
 
 def test_closing_twice_is_harmless(model: LlamaModel) -> None:

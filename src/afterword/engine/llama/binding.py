@@ -205,8 +205,6 @@ class LlamaContext:
         self.n_streams = n_streams
         self.n_ctx_stream = int(c.llama_n_ctx_seq(pointer))
         self._rows = _BatchRows(n_batch)
-        # (source, target) of copies that the next decode will carry out.
-        self._copying: list[tuple[int, int]] = []
 
     @property
     def pointer(self) -> "c.llama_context_p":
@@ -227,7 +225,6 @@ class LlamaContext:
         llama.cpp's code if it fails; the streams are then in an unknown state.
         """
         batch = self._rows.fill(tokens, positions, streams, outputs)
-        self._copying.clear()
         code = int(c.llama_decode(self.pointer, batch))
         if code != 0:
             raise RuntimeError(f"llama_decode failed with code {code}: {' '.join(_recent_errors)}")
@@ -242,8 +239,6 @@ class LlamaContext:
 
     def snapshot(self, stream: int) -> "ctypes.Array[ctypes.c_uint8]":
         """All tokens of a stream as bytes that `restore` takes."""
-        if any(stream == target for _, target in self._copying):
-            self._settle()
         size = int(c.llama_state_seq_get_size(self.pointer, stream))
         data = (ctypes.c_uint8 * size)()
         written = int(c.llama_state_seq_get_data(self.pointer, data, size, stream))
@@ -252,28 +247,10 @@ class LlamaContext:
 
     def restore(self, stream: int, data: "ctypes.Array[ctypes.c_uint8]") -> None:
         """Replace a stream's content by a snapshot; later results equal the original's to the bit."""
-        if any(stream in pair for pair in self._copying):
-            self._settle()
         self.truncate(stream, 0)
         read = int(c.llama_state_seq_set_data(self.pointer, data, len(data), stream))
         if read != len(data):
             raise RuntimeError("llama.cpp refused the snapshot of a stream")
-
-    def copy(self, source: int, target: int) -> None:
-        """Copy a whole stream, its unused cells included: noted down now, carried out by the next decode."""
-        c.llama_memory_seq_cp(self._memory, source, target, -1, -1)
-        self._copying.append((source, target))
-
-    def _settle(self) -> None:
-        """Carry out the copies now: snapshots and restores go straight to cells whose copy is only noted down.
-
-        A decode does it, of any token behind the content of a stream that has a cell to spare.
-        """
-        ends = {s: int(c.llama_memory_seq_pos_max(self._memory, s)) + 1 for pair in self._copying for s in pair}
-        stream = min(ends, key=lambda s: ends[s])
-        one = np.zeros(1, dtype=np.int32)
-        self.decode(one, one + ends[stream], one + stream, np.ones(1, dtype=np.int8))
-        self.truncate(stream, ends[stream])
 
     def close(self) -> None:
         """Free the KV cache. Calling it again changes nothing."""

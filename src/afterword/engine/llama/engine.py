@@ -54,7 +54,7 @@ class LlamaEngine:
         *,
         max_waiting: int,
     ) -> None:
-        """`make_scheduler` runs on the engine's thread and returns what that thread then owns, and how to free it."""
+        """`make_scheduler` returns what the engine's thread then owns, and how to free it."""
         self.tokenizer = tokenizer
         self.capabilities = capabilities
         self.fingerprint = fingerprint
@@ -70,7 +70,7 @@ class LlamaEngine:
         self._cancelled = 0
         self._queue_seconds = 0.0
         self._stats = EngineStats(state="ready", streams_free=capabilities.n_streams)
-        self._make_scheduler = make_scheduler
+        self._scheduler, self._kv, self._free = make_scheduler()
         self._thread = threading.Thread(target=self._run, name="afterword-engine", daemon=True)
         self._thread.start()
 
@@ -127,11 +127,9 @@ class LlamaEngine:
     # Everything below runs on the engine's thread.
 
     def _run(self) -> None:
-        scheduler, self._kv, free = self._make_scheduler()
-        self._scheduler = scheduler
         try:
             while self._take_commands():
-                messages = scheduler.step()
+                messages = self._scheduler.step()
                 self._note_waits()
                 self._publish_stats("ready")
                 self._send(messages)
@@ -144,7 +142,7 @@ class LlamaEngine:
             self._fail(failure)
             self._publish_stats("failed")
         finally:
-            free()
+            self._free()
 
     def _take_commands(self) -> bool:
         """Run what was posted, waiting for it if there is nothing else to do; False when the engine closes."""
@@ -195,7 +193,7 @@ class LlamaEngine:
     def _cancel(self, group: Group) -> None:
         if group in self._groups:
             del self._groups[group]
-            self._cancelled += 1
+            self._cancelled += sum(not sequence.candidate.finished for sequence in group.sequences)
             self._scheduler.cancel(group)
 
     def _note_waits(self) -> None:

@@ -22,9 +22,6 @@ from afterword.engine.llama.sequence import Span
 SPLIT_KV = 256
 """Cells in a stream up to which a lone row is computed like any other (llama.cpp pads to 256, splits from 512)."""
 
-SNAPSHOT_SHARE = 0.4
-"""Part of a stream up to which a snapshot of its tokens is cheaper than copying the whole stream."""
-
 
 @dataclass(frozen=True, slots=True)
 class Computed:
@@ -87,16 +84,16 @@ class LlamaRunner:
         return _PAD if span.sequence.demand.reproducible else _INEXACT
 
     def copy(self, source: int, target: int, n: int) -> None:
-        """See `Runner.copy`. Several copies from one source in a row take its snapshot once."""
+        """See `Runner.copy`. Several copies from one source in a row take its snapshot once.
+
+        Not llama.cpp's own copy between streams: that moves unused cells too, and only with the next decode, so a
+        snapshot in between would still see what was there before.
+        """
         if self._snapshot is not None and self._snapshot[0] == target:
             self._snapshot = None
-        if n > SNAPSHOT_SHARE * self._context.n_ctx_stream:
-            self._context.truncate(target, 0)
-            self._context.copy(source, target)
-        else:
-            if self._snapshot is None or self._snapshot[0] != source:
-                self._snapshot = (source, self._context.snapshot(source))
-            self._context.restore(target, self._snapshot[1])
+        if self._snapshot is None or self._snapshot[0] != source:
+            self._snapshot = (source, self._context.snapshot(source))
+        self._context.restore(target, self._snapshot[1])
         self._context.truncate(target, n)
 
     def truncate(self, stream: int, n: int) -> None:
