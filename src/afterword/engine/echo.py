@@ -16,10 +16,10 @@ from afterword.engine.base import Capabilities, EngineStats, Generation
 from afterword.engine.candidate import Candidate, new_candidates
 from afterword.engine.echo_model import EchoModel, likeliest, log_softmax
 from afterword.engine.events import Event, PromptDone, PromptScores
-from afterword.engine.llama.random_stream import RandomStream
-from afterword.engine.llama.sampling import Sampler, Workspace
 from afterword.engine.mailbox import Mailbox, MailboxGeneration
 from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.sampling.random_stream import RandomStream
+from afterword.engine.sampling.sampler import Sampler, Workspace
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded
 from afterword.tokens import ByteTokenizer, Tokenizer
 

@@ -11,12 +11,12 @@ from afterword.engine.candidate import new_candidates
 from afterword.engine.events import Chunk, Event, Finished, PromptDone, SampledToken
 from afterword.engine.llama.commit import Message
 from afterword.engine.llama.kv import Demand, KVStreams
-from afterword.engine.llama.logprobs import LogSoftmax
-from afterword.engine.llama.random_stream import RandomStream
-from afterword.engine.llama.sampling import Sampler, Workspace
 from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.sequence import Group, Sequence
 from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.sampling.logprobs import LogSoftmax
+from afterword.engine.sampling.random_stream import RandomStream
+from afterword.engine.sampling.sampler import Sampler, Workspace
 from afterword.errors import AfterwordError
 from afterword.tokens import ByteTokenizer
 

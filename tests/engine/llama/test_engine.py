@@ -15,13 +15,13 @@ from afterword.engine.base import Capabilities
 from afterword.engine.events import Finished, PromptDone
 from afterword.engine.llama.engine import LlamaEngine
 from afterword.engine.llama.kv import KVStreams
-from afterword.engine.llama.logprobs import LogSoftmax
 from afterword.engine.llama.runner import Computed
-from afterword.engine.llama.sampling import EveryTokenBanned
 from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.sequence import Group, Span
 from afterword.engine.llama.sequence import Sequence as Candidate
 from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.sampling.logprobs import LogSoftmax
+from afterword.engine.sampling.sampler import EveryTokenBanned
 from afterword.errors import EngineFailed, Overloaded
 from afterword.tokens import ByteTokenizer
 

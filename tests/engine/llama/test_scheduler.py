@@ -8,9 +8,9 @@ from tests.engine.llama.fake_runner import N_VOCAB, ROW, TILED
 
 from afterword.engine.events import Finished, PromptDone
 from afterword.engine.llama.kernels import boundary
-from afterword.engine.llama.sampling import EveryTokenBanned
 from afterword.engine.llama.sequence import Group
 from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.sampling.sampler import EveryTokenBanned
 from afterword.errors import AfterwordError
 
 BAN_ALL = Sampling(logit_bias=tuple((token, -100.0) for token in range(N_VOCAB)))

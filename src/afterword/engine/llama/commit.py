@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from afterword.engine.events import Event, PromptDone, PromptScores
 from afterword.engine.llama.kv import KVStreams, ScoreRow, Stream
-from afterword.engine.llama.logprobs import LogSoftmax
 from afterword.engine.llama.runner import Computed
-from afterword.engine.llama.sampling import EveryTokenBanned
 from afterword.engine.llama.sequence import Reader, Sequence
+from afterword.engine.sampling.logprobs import LogSoftmax
+from afterword.engine.sampling.sampler import EveryTokenBanned
 from afterword.errors import AfterwordError
 
 Message = tuple[Reader, Event | AfterwordError]

@@ -19,12 +19,12 @@ from afterword.engine.candidate import new_candidates
 from afterword.engine.events import Event
 from afterword.engine.llama.commit import Message
 from afterword.engine.llama.kv import Demand, KVStreams
-from afterword.engine.llama.random_stream import RandomStream
-from afterword.engine.llama.sampling import Sampler, Workspace
 from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.sequence import Group, Sequence
 from afterword.engine.mailbox import Mailbox, MailboxGeneration, deliver, deliver_failure
 from afterword.engine.request import GenerationRequest
+from afterword.engine.sampling.random_stream import RandomStream
+from afterword.engine.sampling.sampler import Sampler, Workspace
 from afterword.errors import AfterwordError, EngineFailed, Overloaded
 from afterword.tokens import Tokenizer
 

@@ -10,13 +10,13 @@ from afterword.engine.llama.identity import Notebook, file_hash, fingerprint
 from afterword.engine.llama.kernels import TILE
 from afterword.engine.llama.kv import KVStreams
 from afterword.engine.llama.layout import load_weights
-from afterword.engine.llama.logprobs import LogSoftmax
 from afterword.engine.llama.memory import Need, Share, cells, share_out
 from afterword.engine.llama.probe import keeps_its_numbers
 from afterword.engine.llama.runner import SPLIT_KV, LlamaRunner
 from afterword.engine.llama.scheduler import PROMPT_BUDGET, Scheduler
 from afterword.engine.llama.settings import LlamaSettings
 from afterword.engine.llama.vocabulary import Vocabulary
+from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.errors import ConfigurationError
 
 MAX_LOGPROBS = 1000

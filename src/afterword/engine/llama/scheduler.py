@@ -16,9 +16,9 @@ from afterword.engine.llama.commit import Committer, Counters, Message
 from afterword.engine.llama.gaps import close_gap
 from afterword.engine.llama.kernels import ROW_MAX, TILE
 from afterword.engine.llama.kv import KVStreams
-from afterword.engine.llama.logprobs import LogSoftmax
 from afterword.engine.llama.runner import Runner
 from afterword.engine.llama.sequence import Group, Sequence, Span
+from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.errors import AfterwordError
 
 PROMPT_BUDGET = 512

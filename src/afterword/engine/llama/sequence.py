@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from afterword.engine.candidate import Candidate
 from afterword.engine.llama.kv import Demand, Stream
-from afterword.engine.llama.sampling import Sampler
 from afterword.engine.request import GenerationRequest
+from afterword.engine.sampling.sampler import Sampler
 
 
 class Reader(Protocol):

@@ -8,9 +8,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from afterword.engine.llama.random_stream import RandomStream
-from afterword.engine.llama.sampling import EveryTokenBanned, Sampler, Workspace
 from afterword.engine.request import Sampling
+from afterword.engine.sampling.random_stream import RandomStream
+from afterword.engine.sampling.sampler import EveryTokenBanned, Sampler, Workspace
 
 INF = float("inf")
 LN2 = math.log(2.0)

@@ -11,9 +11,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from afterword.engine.llama.adjustment import Adjustment
-from afterword.engine.llama.largest import in_order, largest
 from afterword.engine.request import Sampling
+from afterword.engine.sampling.adjustment import Adjustment
+from afterword.engine.sampling.largest import in_order, largest
 from afterword.errors import InvalidRequest
 
 _BLOCK = 64

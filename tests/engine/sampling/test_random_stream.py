@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from afterword.engine.llama.random_stream import RandomStream
+from afterword.engine.sampling.random_stream import RandomStream
 
 
 @pytest.mark.parametrize(

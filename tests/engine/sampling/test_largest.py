@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afterword.engine.llama.largest import in_order, largest
+from afterword.engine.sampling.largest import in_order, largest
 
 INF = float("inf")
 

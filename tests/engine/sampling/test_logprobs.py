@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from afterword.engine.llama.logprobs import LogSoftmax
+from afterword.engine.sampling.logprobs import LogSoftmax
 
 INF = float("inf")
 

@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from afterword.engine.llama.largest import largest
+from afterword.engine.sampling.largest import largest
 
 FLOOR = -9999.0
 """Stands for every log-probability below it, minus infinity included: JSON has no infinity."""
