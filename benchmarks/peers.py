@@ -60,7 +60,9 @@ def vllm(directory: Path) -> Server:
     def command(shape: Shape, port: int) -> Sequence[str]:
         room = ["--max-num-seqs", str(shape.slots), "--max-model-len", str(shape.context)]
         place = ["--host", "127.0.0.1", "--port", str(port)]
-        serve = [str(directory / "env" / "bin" / "vllm"), "serve", str(directory / "model"), "--dtype", "bfloat16"]
+        # Not its command: that asks for the version of a package called vllm, which this build is not.
+        program = [str(directory / "env" / "bin" / "python"), "-m", "vllm.entrypoints.openai.api_server"]
+        serve = [*program, "--model", str(directory / "model"), "--dtype", "bfloat16"]
         return [*serve, *room, *place]
 
     offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}

@@ -15,7 +15,7 @@ import psutil
 from benchmarks.client import Client, Refused, exchange
 from benchmarks.prompts import request
 
-SECONDS_TO_START = 300
+SECONDS_TO_START = 600
 SECONDS_TO_STOP = 40
 
 
