@@ -15,21 +15,22 @@ from afterword.models import model_file
 
 
 def settings(
-    path: Path, cache_dir: Path, *, context: int = 512, parallel: int = 4, max_waiting: int = 64
+    path: Path, cache_dir: Path, *, context: int = 512, parallel: int = 4, max_waiting: int = 64, threads: int = 1
 ) -> LlamaSettings:
-    """Settings for a small engine: one thread, so that tests hardly feel a busy machine, and no limit of memory."""
-    return LlamaSettings(path, context, parallel, 1, max_waiting, None, cache_dir)
+    """Settings for a small engine without a limit of memory. One thread hardly feels a busy machine."""
+    return LlamaSettings(path, context, parallel, threads, max_waiting, None, cache_dir)
 
 
 @asynccontextmanager
 async def open_tiny(
-    tiny: Tiny, *, context: int = 512, parallel: int = 4, max_waiting: int = 64
+    tiny: Tiny, *, context: int = 512, parallel: int = 4, max_waiting: int = 64, threads: int = 1
 ) -> AsyncIterator[LlamaEngine]:
     """An engine on a tiny model written for it."""
     with tempfile.TemporaryDirectory() as directory:
         path = write_tiny(Path(directory), tiny)
+        cache_dir = Path(directory)
         engine = load_engine(
-            settings(path, Path(directory), context=context, parallel=parallel, max_waiting=max_waiting)
+            settings(path, cache_dir, context=context, parallel=parallel, max_waiting=max_waiting, threads=threads)
         )
         try:
             yield engine
@@ -38,5 +39,6 @@ async def open_tiny(
 
 
 def load_default(cache_dir: Path, *, context: int, parallel: int) -> LlamaEngine:
-    """An engine on the default model; the caller closes it."""
-    return load_engine(settings(model_file(DEFAULT_MODEL.name), cache_dir, context=context, parallel=parallel))
+    """An engine on the default model with two threads, as most people run it; the caller closes it."""
+    path = model_file(DEFAULT_MODEL.name)
+    return load_engine(settings(path, cache_dir, context=context, parallel=parallel, threads=2))
