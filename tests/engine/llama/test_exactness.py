@@ -104,7 +104,7 @@ def goes_on(context: LlamaContext, stream: int, n: int) -> bytes:
     return bits
 
 
-@pytest.mark.parametrize("n", [100, 400], ids=["by-snapshot", "whole"])
+@pytest.mark.parametrize("n", [100, 400], ids=["short", "long"])
 def test_copies_keep_bits(context: LlamaContext, n: int) -> None:
     runner = LlamaRunner(context, float_weights=False)
     fill(context, 1, [64, n - 64], TOKENS)
