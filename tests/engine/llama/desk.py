@@ -66,9 +66,9 @@ class Reading:
 class Desk:
     """A scheduler over a fake runner, with everything checked after each step."""
 
-    def __init__(self, n_streams: int, *, capacity: int = 3000) -> None:
-        self.kv = KVStreams(n_streams, capacity)
-        self.runner = FakeRunner(n_streams)
+    def __init__(self, n_streams: int, *, capacity: int = 3000, can_cut: bool = True) -> None:
+        self.kv = KVStreams(n_streams, capacity, can_cut=can_cut)
+        self.runner = FakeRunner(n_streams, capacity=capacity, can_cut=can_cut)
         self.scheduler = Scheduler(self.kv, self.runner, LogSoftmax(N_VOCAB))
         self._workspace = Workspace(N_VOCAB)
 
@@ -79,7 +79,9 @@ class Desk:
             stream = RandomStream(request.seed, request.prompt_index, candidate.index)
             sampler = Sampler(request.sampling, self._workspace, stream, end_ids=request.end_ids)
             scored = request.prompt_logprobs if candidate.index == 0 else None
-            demand = Demand(np.array(request.prompt, dtype=np.int32), request.reproducible, scored)
+            # As the engine does: memory that cannot be cut keeps no promise.
+            reproducible = request.reproducible and self.kv.can_cut
+            demand = Demand(np.array(request.prompt, dtype=np.int32), reproducible, scored)
             group.sequences.append(Sequence(group, candidate, sampler, demand))
         self.scheduler.add(group)
         return group, reading

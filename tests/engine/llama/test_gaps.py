@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.llama.desk import Desk, ask, words
-from tests.engine.llama.fake_runner import ROW, FakeRunner
+from tests.engine.llama.fake_runner import COMPANY, FakeRunner
 
 from afterword.engine.llama.gaps import close_gap
 from afterword.engine.llama.kv import KVStreams, Placement
@@ -28,10 +28,10 @@ class Row:
 
     def _fill(self, number: int) -> None:
         stream = self.kv.stream(number)
-        self.kv.open(Placement(stream, 0, 0, None))
+        self.kv.open(Placement(stream, 0, None))
         self.kv.append(stream, words(40, number % 8), exact=True)
         for token in words(40, number % 8):
-            self.runner.cells[number].append(token, ROW)
+            self.runner.cells[number].append(token, COMPANY)
 
     def _sequence(self, number: int, max_tokens: int) -> Sequence:
         group, _ = Desk(1).add(ask(words(40, number % 8), max_tokens=max_tokens))
@@ -107,7 +107,7 @@ def test_a_longer_sequence_needs_more_steps_to_be_worth_a_move() -> None:
         stream = row.kv.stream(2)
         row.kv.append(stream, [1] * 220, exact=True)
         for _ in range(220):
-            row.runner.cells[2].append(1, ROW)
+            row.runner.cells[2].append(1, COMPANY)
         assert row.close() == after
 
 

@@ -4,23 +4,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.engine.llama.desk import words
-from tests.engine.llama.fake_runner import LONE, ROW, TILED
+from tests.engine.llama.fake_runner import ALONE, COMPANY, n_in_company
 
-from afterword.engine.llama.kernels import TILE, boundary
-from afterword.engine.llama.kv import (
-    Cut,
-    Demand,
-    KVStreams,
-    Placement,
-    Reuse,
-    ScoreRow,
-    Stream,
-    best_cut,
-    common_prefix,
-)
-
-COLD = 320 + 1.5 * 80
-"""Cost of a prompt of 400 tokens, 320 of them tiled."""
+from afterword.engine.llama.kv import Demand, KVStreams, Placement, Reuse, ScoreRow, Stream, common_prefix
 
 
 def demand(prompt: tuple[int, ...], *, reproducible: bool = True, score_top: int | None = None) -> Demand:
@@ -30,9 +16,9 @@ def demand(prompt: tuple[int, ...], *, reproducible: bool = True, score_top: int
 def fill(
     kv: KVStreams, stream_id: int, tokens: tuple[int, ...], *, running: bool = False, exact: bool = True
 ) -> Stream:
-    """Let a stream hold tokens that were cut as a prompt of their length."""
+    """Let a stream hold tokens that were computed as a prompt or, if not `exact`, sampled."""
     stream = kv.stream(stream_id)
-    kv.open(Placement(stream, 0, boundary(len(tokens)), None))
+    kv.open(Placement(stream, 0, None))
     kv.append(stream, tokens, exact=exact)
     if not running:
         kv.close(stream)
@@ -41,7 +27,7 @@ def fill(
 
 def where(kv: KVStreams, asked: Demand) -> tuple[int, int, int | None] | None:
     """(stream, tokens reused, source of a copy) for a demand."""
-    placement = kv.place(asked, kv.best_reuse(asked))
+    placement = kv.place(kv.best_reuse(asked))
     if placement is None:
         return None
     source = placement.copy_from
@@ -49,40 +35,29 @@ def where(kv: KVStreams, asked: Demand) -> tuple[int, int, int | None] | None:
 
 
 @pytest.mark.parametrize(
-    ("n", "tiled_end", "n_exact", "expected"),
+    ("prompt", "reproducible", "n"),
     [
-        pytest.param(399, 320, 400, Cut(399, 320, 1.5), id="all-but-the-last-token"),
-        pytest.param(350, 320, 400, Cut(350, 320, 75.0), id="rows-anywhere-behind-the-same-boundary"),
-        pytest.param(320, 320, 400, Cut(320, 320, 120.0), id="exactly-the-tiled-part"),
-        pytest.param(319, 320, 400, Cut(256, 320, 184.0), id="whole-tiles-below-the-boundary"),
-        pytest.param(63, 320, 400, Cut(0, 320, COLD), id="less-than-a-tile"),
-        pytest.param(340, 256, 350, Cut(256, 320, 184.0), id="content-of-a-shorter-prompt"),
-        pytest.param(399, 512, 600, Cut(320, 320, 120.0), id="content-of-a-longer-prompt"),
-        pytest.param(100, 0, 100, Cut(0, 320, COLD), id="content-without-tiles"),
-        pytest.param(200, 150, 200, Cut(128, 320, 312.0), id="content-tiled-to-no-multiple"),
-        pytest.param(399, 320, 330, Cut(330, 320, 105.0), id="inexact-tail"),
+        pytest.param(words(40), True, 39, id="shorter-prompt"),
+        pytest.param(words(60), True, 59, id="same-as-was-computed-as-a-prompt"),
+        pytest.param(words(61), True, 60, id="one-token-more"),
+        pytest.param(words(90), True, 60, id="same-with-what-was-sampled"),
+        pytest.param(words(90), False, 89, id="all-but-the-last-token"),
+        pytest.param(words(200), False, 90, id="longer-prompt"),
+        pytest.param((*words(50), 64, 64), True, 50, id="branch-among-the-exact"),
+        pytest.param((*words(70), 64, 64), True, 60, id="branch-among-the-sampled"),
+        pytest.param((*words(70), 64, 64), False, 70, id="branch-among-the-sampled-without-a-seed"),
+        pytest.param(words(1), True, 0, id="nothing-before-the-last-token"),
+        pytest.param((64, *words(90)), False, 0, id="another-beginning"),
     ],
 )
 def test_reproducible_demand_takes_what_it_would_have_computed(
-    n: int, tiled_end: int, n_exact: int, expected: Cut
+    prompt: tuple[int, ...], reproducible: bool, n: int
 ) -> None:
-    assert best_cut(demand(words(400)), n, tiled_end=tiled_end, n_exact=n_exact) == expected
-
-
-@pytest.mark.parametrize(
-    ("n", "tiled_end", "n_exact", "expected"),
-    [
-        pytest.param(399, 320, 330, Cut(399, 320, 1.5), id="inexact-tail"),
-        pytest.param(340, 256, 350, Cut(340, 256, 90.0), id="content-of-a-shorter-prompt"),
-        pytest.param(399, 512, 600, Cut(399, 399, 1.5), id="content-of-a-longer-prompt"),
-        pytest.param(300, 320, 400, Cut(256, 320, 184.0), id="whole-tiles-below-the-boundary"),
-        pytest.param(100, 0, 100, Cut(0, 320, COLD), id="rows-that-would-make-the-rest-rows-too"),
-        pytest.param(350, 0, 350, Cut(350, 0, 75.0), id="rows-that-leave-little-to-do"),
-    ],
-)
-def test_other_demands_take_what_is_cheapest(n: int, tiled_end: int, n_exact: int, expected: Cut) -> None:
-    asked = demand(words(400), reproducible=False)
-    assert best_cut(asked, n, tiled_end=tiled_end, n_exact=n_exact) == expected
+    kv = KVStreams(1, 300)
+    stream = fill(kv, 0, words(60), running=True)
+    kv.append(stream, words(90)[60:], exact=False)
+    reuse = kv.best_reuse(demand(prompt, reproducible=reproducible))
+    assert reuse == (Reuse(stream, n) if n else None)
 
 
 @pytest.mark.parametrize(
@@ -128,19 +103,19 @@ def test_scored_demand_reuses_as_far_as_its_rows_are_known(asked: Demand, n_rows
     assert (0 if reuse is None else reuse.n) == n
 
 
-def test_missing_row_among_tiles_costs_the_whole_tile() -> None:
-    kv = KVStreams(1, 500)
-    scored_stream(kv, words(400), n_rows=200)
-    reuse = kv.best_reuse(demand(words(400), score_top=1))
-    assert reuse is not None
-    assert (reuse.n, reuse.tiled_end) == (192, 320)
+def test_score_rows_of_sampled_tokens_are_not_for_reproducible_demands() -> None:
+    kv = KVStreams(1, 200)
+    stream = scored_stream(kv, words(100))
+    stream.n_exact = 40
+    assert kv.best_reuse(demand(words(100), score_top=1)) == Reuse(stream, 40)
+    assert kv.best_reuse(demand(words(100), score_top=1, reproducible=False)) == Reuse(stream, 99)
 
 
 def test_rows_are_cut_and_copied_with_their_tokens() -> None:
     kv = KVStreams(2, 200)
     source = scored_stream(kv, words(100))
     copy = kv.stream(1)
-    kv.open(Placement(copy, 60, 0, source))
+    kv.open(Placement(copy, 60, source))
     assert copy.rows == source.rows[:60]
     kv.append(copy, [1, 2], exact=True)
     assert copy.rows[60:] == [None, None]
@@ -149,13 +124,14 @@ def test_rows_are_cut_and_copied_with_their_tokens() -> None:
     assert len(copy.rows) == 10
 
 
-def test_best_reuse_leaves_the_least_to_compute() -> None:
-    kv = KVStreams(3, 700)
+def test_best_reuse_is_the_longest() -> None:
+    kv = KVStreams(4, 700)
     fill(kv, 0, words(200))
     longest = fill(kv, 1, words(390))
-    fill(kv, 2, words(600))
-    # 390 tokens have the boundary of 400; 600 share as many tokens but were tiled further.
-    assert kv.best_reuse(demand(words(400))) == Reuse(longest, 390, 320, 15.0)
+    fill(kv, 2, (*words(300), *words(300, 1)))
+    sampled = fill(kv, 3, words(399), exact=False)
+    assert kv.best_reuse(demand(words(400))) == Reuse(longest, 390)
+    assert kv.best_reuse(demand(words(400), reproducible=False)) == Reuse(sampled, 399)
 
 
 def test_nothing_in_common_is_no_reuse() -> None:
@@ -229,10 +205,10 @@ def test_source_is_cut_if_no_other_stream_is_left() -> None:
     fill(kv, 0, words(200))
     fill(kv, 1, words(200, 1), running=True)
     asked = demand((*words(60), 64), reproducible=False)
-    placement = kv.place(asked, kv.best_reuse(asked))
-    assert placement == Placement(kv.stream(0), 60, 60, None)
+    placement = kv.place(kv.best_reuse(asked))
+    assert placement == Placement(kv.stream(0), 60, None)
     kv.open(placement)
-    assert (kv.stream(0).n, kv.stream(0).tiled_end, kv.stream(0).n_exact) == (60, 60, 60)
+    assert (kv.stream(0).n, kv.stream(0).n_exact) == (60, 60)
 
 
 def test_no_stream_for_a_demand_while_all_run() -> None:
@@ -245,7 +221,7 @@ def test_copying_counts_as_use_of_the_source() -> None:
     kv = KVStreams(3, 300)
     fill(kv, 0, words(200))
     fill(kv, 1, words(200, 1))
-    kv.open(Placement(kv.stream(2), 100, 128, kv.stream(0)))
+    kv.open(Placement(kv.stream(2), 100, kv.stream(0)))
     assert where(kv, demand(words(50, 2))) == (1, 0, None)
 
 
@@ -260,18 +236,23 @@ def test_inexact_tokens_are_not_for_reproducible_demands() -> None:
     kv = KVStreams(2, 300)
     stream = fill(kv, 0, words(50), running=True)
     kv.append(stream, words(60)[50:], exact=False)
-    kv.append(stream, words(70)[60:], exact=True)  # exact by kernel, but after inexact ones
+    kv.append(stream, words(70)[60:], exact=True)  # in company, but after sampled ones
     assert where(kv, demand(words(70))) == (1, 50, 0)
     assert where(kv, demand(words(70), reproducible=False)) == (1, 69, 0)
 
 
-def test_prompt_that_was_left_half_way_ends_its_tiles_there() -> None:
-    kv = KVStreams(1, 900)
-    stream = kv.stream(0)
-    kv.open(Placement(stream, 0, boundary(800), None))
-    kv.append(stream, words(256), exact=True)
-    kv.close(stream)
-    assert stream.tiled_end == 256
+@pytest.mark.parametrize(
+    ("n_reused", "n_exact"), [pytest.param(40, 40, id="within"), pytest.param(60, 50, id="beyond")]
+)
+@pytest.mark.parametrize("copied", [True, False])
+def test_reused_prefix_is_as_exact_as_it_was(n_reused: int, n_exact: int, copied: bool) -> None:
+    kv = KVStreams(2, 300)
+    source = fill(kv, 0, words(50), running=True)
+    kv.append(source, words(70)[50:], exact=False)
+    kv.close(source)
+    target = kv.stream(1) if copied else source
+    kv.open(Placement(target, n_reused, source if copied else None))
+    assert (target.n, target.n_exact) == (n_reused, n_exact)
 
 
 def test_forgetting_spares_running_streams() -> None:
@@ -287,18 +268,18 @@ def test_forgetting_spares_running_streams() -> None:
 def test_exchange_moves_everything_but_the_number() -> None:
     kv = KVStreams(2, 300)
     first = fill(kv, 0, words(200), running=True)
-    second = fill(kv, 1, words(130, 1))
+    second = fill(kv, 1, words(130, 1), exact=False)
     used = (first.used_at, second.used_at)
     kv.exchange(first, second)
-    assert (first.id, first.n, first.tiled_end, first.running) == (0, 130, 64, False)
-    assert (second.id, second.n, second.tiled_end, second.running) == (1, 200, 128, True)
+    assert (first.id, first.n, first.n_exact, first.running) == (0, 130, 0, False)
+    assert (second.id, second.n, second.n_exact, second.running) == (1, 200, 200, True)
     assert first.tokens[:130].tolist() == list(words(130, 1))
     assert second.tokens[:200].tolist() == list(words(200))
     assert (second.used_at, first.used_at) == used
 
 
 class Books(RuleBasedStateMachine):
-    """Random prompts come, grow, leave and change places; a list of (token, kernel) a stream says what is true."""
+    """Random prompts come, grow, leave and change places; a list of (token, way) a stream says what is true."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -306,35 +287,38 @@ class Books(RuleBasedStateMachine):
         self.truth: list[list[tuple[int, str]]] = [[], [], []]
 
     @rule(
-        n=st.sampled_from([1, 40, 100, 128, 200, 390, 400, 600]),
+        n=st.sampled_from([1, 20, 31, 32, 33, 40, 64, 65, 100, 400, 600]),
         n_tail=st.sampled_from([0, 1, 30, 70]),
         reproducible=st.booleans(),
     )
     def claim(self, n: int, n_tail: int, reproducible: bool) -> None:
         asked = demand(words(n) + words(n_tail, 1), reproducible=reproducible)
-        placement = self.kv.place(asked, self.kv.best_reuse(asked))
+        reuse = self.kv.best_reuse(asked)
+        longest = max(self._n_lawful(truth, asked) for truth in self.truth)
+        assert (0 if reuse is None else reuse.n) == longest
+        placement = self.kv.place(reuse)
         if placement is None:
             assert self.kv.n_free == 0
             return
         stream, n_reused = placement.stream, placement.n_reused
+        assert n_reused == longest or (n_reused == 0 and longest < 32)
         source = stream if placement.copy_from is None else placement.copy_from
         kept = self.truth[source.id][:n_reused]
         self.kv.open(placement)
         assert [token for token, _ in kept] == asked.prompt[:n_reused].tolist()
-        if reproducible:
-            own = [TILED if i < boundary(len(asked.prompt)) else ROW for i in range(n_reused)]
-            assert [kernel for _, kernel in kept] == own
-        self.truth[stream.id] = list(kept)
-        self._compute(stream, asked.prompt[n_reused:].tolist())
+        assert not reproducible or {way for _, way in kept} <= {COMPANY}
+        rest = asked.prompt[n_reused:].tolist()
+        self.kv.append(stream, rest, exact=True)
+        self.truth[stream.id] = kept + [(token, COMPANY) for token in rest]
 
     @precondition(lambda self: self.kv.n_running > 0)
-    @rule(data=st.data(), n=st.integers(1, 20), kernel=st.sampled_from([ROW, ROW, LONE]))
-    def sample(self, data: st.DataObject, n: int, kernel: str) -> None:
+    @rule(data=st.data(), n=st.integers(1, 20))
+    def sample(self, data: st.DataObject, n: int) -> None:
         stream = self._pick_running(data)
         n = min(n, 700 - stream.n)
         start = stream.n
-        self.kv.append(stream, words(start + n)[start:], exact=kernel == ROW)
-        self.truth[stream.id] += [(token, kernel) for token in words(start + n)[start:]]
+        self.kv.append(stream, words(start + n)[start:], exact=False)
+        self.truth[stream.id] += [(token, ALONE) for token in words(start + n)[start:]]
 
     @precondition(lambda self: self.kv.n_running > 0)
     @rule(data=st.data())
@@ -359,18 +343,19 @@ class Books(RuleBasedStateMachine):
         for stream in self.kv:
             truth = self.truth[stream.id]
             assert stream.tokens[: stream.n].tolist() == [token for token, _ in truth]
-            assert [kernel == TILED for _, kernel in truth] == [i < stream.tiled_end for i in range(stream.n)]
-            assert all(kernel != LONE for _, kernel in truth[: stream.n_exact])
+            assert stream.n_exact == n_in_company([way for _, way in truth])
 
     def _pick_running(self, data: st.DataObject) -> Stream:
         return data.draw(st.sampled_from([stream for stream in self.kv if stream.running]))
 
-    def _compute(self, stream: Stream, tokens: list[int]) -> None:
-        n_tiled = max(0, stream.tiled_end - stream.n)
-        assert n_tiled % TILE == 0
-        self.kv.append(stream, tokens, exact=True)
-        self.truth[stream.id] += [(token, TILED) for token in tokens[:n_tiled]]
-        self.truth[stream.id] += [(token, ROW) for token in tokens[n_tiled:]]
+    def _n_lawful(self, truth: list[tuple[int, str]], asked: Demand) -> int:
+        """Tokens of a stream that the demand could use, counted one by one."""
+        n = 0
+        for (token, way), own in zip(truth, asked.prompt[:-1].tolist(), strict=False):
+            if token != own or (asked.reproducible and way == ALONE):
+                break
+            n += 1
+        return n
 
 
 TestBooks = Books.TestCase

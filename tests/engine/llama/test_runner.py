@@ -20,8 +20,9 @@ PROMPT = words(1200)
 class FakeContext:
     """Writes down what it is asked; the logits of a row are its (stream, position)."""
 
-    n_ctx_stream: int = 1000
     can_cut: bool = True
+    lengths: dict[int, int] = field(default_factory=dict)
+    """Tokens of streams that hold any."""
     log: list[tuple[object, ...]] = field(default_factory=list)
     rows: list[tuple[int, int, int]] = field(default_factory=list)
     """(stream, position, token) of the latest call."""
@@ -40,6 +41,9 @@ class FakeContext:
         self.outputs = outputs.tolist()
         logits: NDArray[np.float32] = np.stack([streams, positions], axis=1)[outputs == 1].astype(np.float32)
         return logits
+
+    def length(self, stream: int) -> int:
+        return self.lengths.get(stream, 0)
 
     def truncate(self, stream: int, n: int) -> bool:
         self.log.append(("truncate", stream, n))
@@ -60,43 +64,39 @@ class Bench:
         self.context = FakeContext(can_cut=can_cut)
         self.runner = LlamaRunner(cast(LlamaContext, self.context), float_weights=float_weights)
 
-    def forward(self, *spans: Span) -> list[tuple[list[list[float]], bool]]:
-        """(logits, exact) of each span."""
+    def forward(self, *spans: Span) -> list[list[list[float]]]:
+        """The logits of each span."""
         computed = self.runner.forward(spans)
         assert [each.span for each in computed] == list(spans)
-        return [(each.logits.tolist(), each.exact) for each in computed]
+        return [each.logits.tolist() for each in computed]
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """(stream, position) of each row of the latest call."""
+        return [(stream, position) for stream, position, _ in self.context.rows]
+
+    @property
+    def cuts(self) -> list[tuple[int, int]]:
+        """(stream, tokens that stay) of everything that was cut."""
+        return [(int(str(entry[1])), int(str(entry[2]))) for entry in self.context.log if entry[0] == "truncate"]
 
 
-def span(stream: int, start: int, n: int = 1, *, wanted: tuple[int, ...] = (-1,), reproducible: bool = True) -> Span:
+def span(stream: int, start: int, n: int = 1, *, n_rows: int | None = None, wanted: tuple[int, ...] = (-1,)) -> Span:
     """A piece of `PROMPT` on a stream; `wanted` are the rows in it whose logits are needed."""
-    group, _ = Desk(1).add(ask(PROMPT, reproducible=reproducible))
+    group, _ = Desk(1).add(ask(PROMPT))
     (sequence,) = group.sequences
     sequence.stream, sequence.n_computed = Stream(stream, np.zeros(0, dtype=np.int32)), start
     outputs = np.zeros(n, dtype=np.int8)
     outputs[list(wanted)] = 1
-    return Span(sequence, start, n, outputs)
+    return Span(sequence, start, n, n if n_rows is None else n_rows, outputs)
 
 
 def test_rows_go_in_ascending_stream_order_and_come_back_in_the_order_asked() -> None:
     bench = Bench()
-    assert bench.forward(span(3, 100, 2), span(1, 7, 2), span(2, 50, 2)) == [
-        ([[3, 101]], True),
-        ([[1, 8]], True),
-        ([[2, 51]], True),
-    ]
-    assert [(stream, position) for stream, position, _ in bench.context.rows] == [
-        (1, 7),
-        (1, 8),
-        (2, 50),
-        (2, 51),
-        (3, 100),
-        (3, 101),
-    ]
-    assert [token for _, _, token in bench.context.rows] == [
-        *PROMPT[7:9],
-        *PROMPT[50:52],
-        *PROMPT[100:102],
-    ]
+    assert bench.forward(span(3, 100, 2), span(1, 7, 2), span(2, 50, 2)) == [[[3, 101]], [[1, 8]], [[2, 51]]]
+    assert bench.places == [(1, 7), (1, 8), (2, 50), (2, 51), (3, 100), (3, 101)]
+    assert [token for _, _, token in bench.context.rows] == [*PROMPT[7:9], *PROMPT[50:52], *PROMPT[100:102]]
+    assert bench.cuts == []
 
 
 @pytest.mark.parametrize(
@@ -107,57 +107,79 @@ def test_rows_go_in_ascending_stream_order_and_come_back_in_the_order_asked() ->
         pytest.param((0, 2), [[4, 10], [4, 12]], id="some"),
     ],
 )
-def test_each_span_gets_the_rows_it_asked_for(asked: tuple[int, ...], wanted: list[list[float]]) -> None:
-    first, middle, last = Bench().forward(span(2, 30, 3, wanted=(0, 1)), span(4, 10, 3, wanted=asked), span(5, 0, 3))
-    assert (first[0], middle[0], last[0]) == ([[2, 30], [2, 31]], wanted, [[5, 2]])
+@pytest.mark.parametrize("float_weights", [False, True])
+def test_each_span_gets_the_rows_it_asked_for(
+    asked: tuple[int, ...], wanted: list[list[float]], float_weights: bool
+) -> None:
+    bench = Bench(float_weights=float_weights)
+    first, middle, last = bench.forward(span(2, 30, 3, wanted=(0, 1)), span(4, 10, 3, wanted=asked), span(6, 0, 3))
+    assert (first, middle, last) == ([[2, 30], [2, 31]], wanted, [[6, 2]])
+
+
+def test_rows_that_fill_a_piece_up_are_cut_off_again_and_never_read() -> None:
+    bench = Bench()
+    spans = [span(6, 700, 1, n_rows=3), span(2, 400, 3), span(3, 10, 2, n_rows=3, wanted=(0, 1))]
+    assert bench.forward(*spans) == [[[6, 700]], [[2, 402]], [[3, 10], [3, 11]]]
+    assert bench.places == [
+        *((2, 400 + i) for i in range(3)),
+        *((3, 10 + i) for i in range(3)),
+        *((6, 700 + i) for i in range(3)),
+    ]
+    assert bench.context.outputs == [0, 0, 1, 1, 1, 0, 1, 0, 0]
+    assert bench.context.log == [("decode", 9), ("truncate", 3, 12), ("truncate", 6, 701)]
+
+
+def test_rows_that_fill_a_piece_up_are_tokens_of_the_vocabulary() -> None:
+    bench = Bench()
+    bench.forward(span(0, 8, 2, n_rows=5))
+    assert [token for _, _, token in bench.context.rows] == [*PROMPT[8:10], *[PROMPT[9]] * 3]
+
+
+def test_filled_piece_without_outputs_gives_none() -> None:
+    assert Bench().forward(span(0, 700, n_rows=2, wanted=())) == [[]]
+
+
+@pytest.mark.parametrize("spans", [[span(0, 900)], [span(0, 900), span(2, 5)], [span(0, 900), span(1, 5)]])
+def test_quantised_weights_need_no_visitors(spans: list[Span]) -> None:
+    bench = Bench()
+    bench.forward(*spans)
+    assert len(bench.context.rows) == len(spans)
+    assert bench.context.log == [("decode", len(spans))]
 
 
 @pytest.mark.parametrize(
-    ("spans", "float_weights", "n_rows", "exact"),
+    ("spans", "places", "cuts"),
     [
-        pytest.param([span(0, 255)], False, 1, [True], id="lone-row-in-a-short-stream"),
-        pytest.param([span(0, 256)], False, 2, [True], id="lone-row-in-a-long-stream"),
-        pytest.param([span(0, 256, reproducible=False)], False, 1, [False], id="lone-row-that-need-not-be-exact"),
-        pytest.param([span(0, 255, reproducible=False)], False, 1, [True], id="lone-row-that-is-exact-anyway"),
-        pytest.param([span(0, 900, 2)], False, 2, [True], id="two-rows"),
-        pytest.param([span(0, 900), span(1, 5)], False, 2, [True, True], id="neighbour-behind"),
-        pytest.param([span(4, 900), span(3, 900)], False, 2, [True, True], id="neighbour-in-front"),
-        pytest.param([span(0, 900), span(2, 900)], False, 4, [True, True], id="gap"),
-        pytest.param([span(0, 900), span(2, 5)], False, 3, [True, True], id="gap-and-one-short-stream"),
-        pytest.param([span(0, 900), span(2, 900), span(3, 900)], False, 4, [True] * 3, id="one-of-three-alone"),
-        pytest.param([span(0, 5)], True, 2, [True], id="float-weights"),
-        pytest.param([span(0, 5, reproducible=False)], True, 1, [False], id="float-weights-that-need-not-be-exact"),
-        pytest.param([span(0, 5), span(1, 5)], True, 2, [True, True], id="float-weights-with-a-neighbour"),
+        pytest.param([span(0, 5)], [(0, 5), (1, 20)], [(1, 20)], id="next-door-holds-tokens"),
+        pytest.param([span(3, 5)], [(3, 5), (4, 0)], [(4, 0)], id="next-door-is-empty"),
+        pytest.param([span(0, 5), span(1, 20)], [(0, 5), (1, 20)], [], id="neighbour-behind"),
+        pytest.param([span(1, 20), span(0, 5)], [(0, 5), (1, 20)], [], id="neighbour-in-front"),
+        pytest.param(
+            [span(0, 5), span(2, 7)], [(0, 5), (1, 20), (2, 7), (3, 0)], [(1, 20), (3, 0)], id="visitor-fills-a-gap"
+        ),
+        pytest.param(
+            [span(1, 20), span(2, 7), span(5, 9)], [(1, 20), (2, 7), (5, 9), (6, 0)], [(6, 0)], id="one-of-three-alone"
+        ),
+        pytest.param([span(0, 5, 2)], [(0, 5), (0, 6)], [], id="two-rows-of-a-prompt"),
+        pytest.param([span(0, 5, n_rows=2)], [(0, 5), (0, 6)], [(0, 6)], id="filled-up"),
     ],
 )
-def test_only_lone_rows_that_must_be_exact_are_padded(
-    spans: list[Span], float_weights: bool, n_rows: int, exact: list[bool]
+def test_float_weights_get_a_visitor_next_door_for_a_row_alone_in_its_micro_batch(
+    spans: list[Span], places: list[tuple[int, int]], cuts: list[tuple[int, int]]
 ) -> None:
-    bench = Bench(float_weights=float_weights)
-    assert [each for _, each in bench.forward(*spans)] == exact
-    assert len(bench.context.rows) == n_rows
+    bench = Bench(float_weights=True)
+    bench.context.lengths[1] = 20
+    results = bench.forward(*spans)
+    assert bench.places == places
+    assert bench.cuts == cuts
+    assert results == [[[_stream(each), each.start + each.n - 1]] for each in spans]
 
 
-def test_padding_is_cut_off_again_and_never_read() -> None:
-    bench = Bench()
-    assert bench.forward(span(6, 700), span(2, 400), span(4, 10)) == [
-        ([[6, 700]], True),
-        ([[2, 400]], True),
-        ([[4, 10]], True),
-    ]
-    assert [(stream, position) for stream, position, _ in bench.context.rows] == [
-        (2, 400),
-        (2, 401),
-        (4, 10),
-        (6, 700),
-        (6, 701),
-    ]
-    assert bench.context.outputs == [1, 1, 1, 1, 1]
-    assert bench.context.log == [("decode", 5), ("truncate", 2, 401), ("truncate", 6, 701)]
-
-
-def test_padded_row_without_outputs_gives_none() -> None:
-    assert Bench().forward(span(0, 700, wanted=())) == [([], True)]
+def test_visitor_is_a_token_of_the_vocabulary_and_put_out() -> None:
+    bench = Bench(float_weights=True)
+    bench.forward(span(0, 5))
+    assert [token for _, _, token in bench.context.rows] == [PROMPT[5]] * 2
+    assert bench.context.outputs == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -169,23 +191,28 @@ def test_padded_row_without_outputs_gives_none() -> None:
         pytest.param([span(0, 10, 2), span(1, 10, 2)], [0, 1, 0, 1], id="neighbours-with-one-each"),
         pytest.param([span(0, 10, 2, wanted=()), span(1, 10, 2)], [0, 1, 0, 1], id="a-neighbour-without"),
         pytest.param([span(0, 10, 2), span(2, 10, 2)], [1, 1, 1, 1], id="each-run-by-itself"),
-        pytest.param([span(0, 10, 1, reproducible=False)], [1], id="lone-row-that-need-not-be-exact"),
+        pytest.param([span(0, 10, 1, n_rows=2)], [1, 1], id="a-row-that-is-thrown-away"),
+        pytest.param([span(0, 10, 2, n_rows=3, wanted=(0,))], [1, 0, 1], id="behind-the-piece"),
     ],
 )
 def test_float_weights_never_put_out_a_single_row(spans: list[Span], outputs: list[int]) -> None:
     bench = Bench(float_weights=True)
     results = bench.forward(*spans)
     assert bench.context.outputs == outputs
-    for each, (logits, _) in zip(spans, results, strict=True):
-        assert each.sequence.stream is not None
+    for each, logits in zip(spans, results, strict=True):
         wanted = np.flatnonzero(each.outputs) + each.start
-        assert logits == [[each.sequence.stream.id, position] for position in wanted]
+        assert logits == [[_stream(each), position] for position in wanted]
 
 
 def test_quantised_weights_put_out_what_is_wanted() -> None:
     bench = Bench()
     bench.forward(span(0, 10, 3))
     assert bench.context.outputs == [0, 0, 1]
+
+
+def _stream(of: Span) -> int:
+    assert of.sequence.stream is not None
+    return of.sequence.stream.id
 
 
 def test_copies_from_one_source_take_its_snapshot_once() -> None:
@@ -237,3 +264,14 @@ def test_exchange_with_an_empty_stream_is_a_move() -> None:
 def test_memory_that_refuses_to_be_cut_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="stream 3 to 7"):
         Bench(can_cut=False).runner.truncate(3, 7)
+
+
+@pytest.mark.parametrize(
+    ("float_weights", "piece"),
+    [pytest.param(False, span(3, 6, n_rows=2), id="filled-up"), pytest.param(True, span(2, 5), id="visitor")],
+)
+def test_rows_that_cannot_be_cut_off_again_are_an_error(float_weights: bool, piece: Span) -> None:
+    bench = Bench(float_weights=float_weights, can_cut=False)
+    bench.context.lengths[3] = 7
+    with pytest.raises(RuntimeError, match="stream 3 to 7"):
+        bench.forward(piece)

@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.llama.desk import Desk, Reading, ask, words
-from tests.engine.llama.fake_runner import N_VOCAB, ROW, TILED
+from tests.engine.llama.fake_runner import ALONE, COMPANY, N_VOCAB
 
 from afterword.engine.events import Finished, PromptDone
-from afterword.engine.llama.kernels import boundary
 from afterword.engine.llama.sequence import Group
 from afterword.engine.request import GenerationRequest, Sampling
 from afterword.engine.sampling.sampler import EveryTokenBanned
@@ -16,8 +15,9 @@ from afterword.errors import AfterwordError
 BAN_ALL = Sampling(logit_bias=tuple((token, -100.0) for token in range(N_VOCAB)))
 LAST_ARRIVAL = 25
 """The step before which the last job comes."""
-MAX_PROMPT = 600
+MAX_PROMPT = 700
 CAPACITY = MAX_PROMPT + 12
+"""Little room for rows that are thrown away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Job:
 @st.composite
 def plays(draw: st.DrawFn) -> list[Job]:
     """Two to seven jobs over two contexts, so that most have something in common."""
-    lengths = st.sampled_from([0, 1, 20, 31, 32, 64, 100, 127, 128, 129, 192, 193, 256, 257, 300, 320, 400])
+    lengths = st.sampled_from([0, 1, 2, 20, 31, 32, 33, 64, 100, 128, 200, 255, 256, 257, 300, 400, 511, 512, 513])
     contexts = [words(draw(lengths), book) for book in (0, draw(st.integers(0, 1)))]
     n_jobs = draw(st.integers(2, 7))
     return [draw(jobs(contexts)) for _ in range(n_jobs)]
@@ -110,23 +110,41 @@ def test_answers_of_a_reproducible_request_do_not_depend_on_the_others(played: l
             assert all(reading.finished(index) is not None for index in range(job.request.n_candidates))
 
 
-@pytest.mark.parametrize("n_prompt", [1, 2, 63, 64, 65, 127, 128, 129, 191, 192, 600, 601])
-def test_the_length_of_a_prompt_alone_decides_its_kernels(n_prompt: int) -> None:
+@settings(max_examples=30, deadline=None)
+@given(plays(), st.integers(1, 4))
+def test_memory_that_cannot_be_cut_is_never_filled_up_and_everybody_finishes(played: list[Job], n_streams: int) -> None:
+    desk = Desk(n_streams, capacity=CAPACITY, can_cut=False)
+    readings = play(desk, played)
+    assert desk.kv.n_running == 0
+    for job, reading in zip(played, readings, strict=True):
+        ends = [reading.finished(index) for index in range(job.request.n_candidates)]
+        assert job.leaves is not None or None not in ends
+
+
+@pytest.mark.parametrize("n_prompt", [1, 2, 3, 255, 256, 257, 511, 512, 513, 514, 1024, 1025])
+def test_prompt_tokens_go_in_company_and_sampled_ones_alone(n_prompt: int) -> None:
     desk = Desk(2)
     desk.complete(ask(words(n_prompt), max_tokens=9))
-    kernels = desk.runner.cells[0].kernels
-    end = boundary(n_prompt)
-    assert kernels == [TILED] * end + [ROW] * (n_prompt + 8 - end)
+    assert desk.runner.cells[0].ways == [COMPANY] * n_prompt + [ALONE] * 8
 
 
-@pytest.mark.parametrize("n_prompt", [63, 100, 200, 700])
+@pytest.mark.parametrize("n_missing", [1, 2, 3])
+def test_rest_of_a_cached_prompt_goes_in_company_however_short(n_missing: int) -> None:
+    desk = Desk(1)
+    desk.complete(ask(words(100), max_tokens=1))
+    desk.complete(ask(words(100 + n_missing), max_tokens=1))
+    assert desk.runner.calls == [[(0, 100, 100)], [(0, n_missing, max(2, n_missing))]]
+    assert desk.runner.cells[0].ways == [COMPANY] * (100 + n_missing)
+
+
+@pytest.mark.parametrize("n_prompt", [2, 63, 100, 200, 700])
 def test_a_crowd_never_fills_more_than_a_micro_batch(n_prompt: int) -> None:
     desk = Desk(20)
     for book in range(20):
         desk.add(ask(words(n_prompt + book, book % 8)[book:], max_tokens=2))
     desk.finish()
-    rows = [sum(n for _, n in call) for call in desk.runner.calls]
-    assert 400 < max(rows) <= 512
+    rows = [sum(n_rows for _, _, n_rows in call) for call in desk.runner.calls]
+    assert min(20 * n_prompt, 400) <= max(rows) <= 512
 
 
 def test_candidates_share_one_prefill() -> None:
@@ -147,9 +165,10 @@ def test_more_candidates_than_streams_take_turns() -> None:
     assert [few.tokens(index) for index in range(5)] == [many.tokens(index) for index in range(5)]
 
 
-def test_what_lone_rows_computed_is_for_requests_without_a_seed() -> None:
+@pytest.mark.parametrize("first_reproducible", [True, False])
+def test_what_was_sampled_is_for_requests_without_a_seed(first_reproducible: bool) -> None:
     desk = Desk(2)
-    first = desk.complete(ask(words(300), max_tokens=12, reproducible=False))
+    first = desk.complete(ask(words(300), max_tokens=12, reproducible=first_reproducible))
     longer = words(300) + tuple(token.id for token in first.listed(0))
     seeded = desk.complete(ask(longer, max_tokens=3))
     assert seeded.prompt == PromptDone(300, None)
@@ -160,13 +179,36 @@ def test_what_lone_rows_computed_is_for_requests_without_a_seed() -> None:
     assert free.prompt == PromptDone(311, None)
 
 
-def test_requests_that_arrive_together_wait_for_their_common_prefix() -> None:
+def test_what_a_prompt_says_again_is_for_everybody() -> None:
+    desk = Desk(2)
+    first = desk.complete(ask(words(300), max_tokens=12))
+    longer = words(300) + tuple(token.id for token in first.listed(0))
+    desk.complete(ask(longer, max_tokens=1))
+    assert desk.complete(ask(longer, max_tokens=1)).prompt == PromptDone(311, None)
+
+
+@pytest.mark.parametrize("reproducible", [True, False])
+def test_requests_that_arrive_together_wait_for_their_common_prefix(reproducible: bool) -> None:
     desk = Desk(4)
     for book in (1, 2, 3):
-        desk.add(ask(words(300) + words(100, book), max_tokens=2, reproducible=False))
+        desk.add(ask(words(300) + words(100, book), max_tokens=2, reproducible=reproducible))
     desk.finish()
-    # 300 tokens are shared, 256 of them lie in whole tiles before the others' own rows.
-    assert desk.scheduler.counters.prefill_tokens == 400 + 2 * (400 - 256)
+    assert desk.scheduler.counters.prefill_tokens == 400 + 2 * 100
+
+
+def test_seeded_request_does_not_wait_for_what_it_may_not_use() -> None:
+    desk = Desk(2)
+    said = desk.complete(ask(words(100), max_tokens=150, reproducible=False)).listed(0)
+    longer = words(100) + tuple(token.id for token in said)
+    # Goes on behind 149 sampled tokens, so nothing of its stream beyond the first 100 tokens is exact.
+    _, free = desk.add(ask(longer + words(2000, 1), max_tokens=1, reproducible=False))
+    desk.step()
+    _, seeded = desk.add(ask(longer + words(100, 1), max_tokens=1))
+    desk.step()
+    assert len(desk.scheduler.running) == 2
+    desk.finish()
+    assert free.prompt == PromptDone(249, None)
+    assert seeded.prompt == PromptDone(100, None)
 
 
 def test_a_prompt_without_a_common_prefix_does_not_wait() -> None:
@@ -259,13 +301,65 @@ def test_next_tokens_and_pieces_of_prompts_take_turns() -> None:
     desk.add(ask(words(1000, 1), max_tokens=1))
     for _ in range(6):
         desk.step()
-    assert [[n for _, n in call] for call in desk.runner.calls[1:]] == [[1], [256], [1], [256], [1], [256]]
+    assert [[n for _, n, _ in call] for call in desk.runner.calls[1:]] == [[1], [256], [1], [256], [1], [256]]
 
 
 def test_a_lone_prompt_goes_in_the_largest_pieces() -> None:
     desk = Desk(1)
     desk.complete(ask(words(1200), max_tokens=1))
-    assert [call[0][1] for call in desk.runner.calls] == [512, 512, 64, 63, 49]
+    assert desk.runner.calls == [[(0, 512, 512)], [(0, 512, 512)], [(0, 176, 176)]]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "call"),
+    [
+        pytest.param([1], [(0, 1, 2)], id="one-token"),
+        pytest.param([100, 100, 100], [(0, 100, 100), (1, 100, 100), (2, 100, 100)], id="equal"),
+        pytest.param([100, 125], [(0, 100, 125), (1, 125, 125)], id="a-little-longer"),
+        pytest.param([100, 50], [(0, 100, 100), (1, 50, 100)], id="half-as-long"),
+        pytest.param([100, 49], [(0, 100, 100)], id="less-than-half-as-long"),
+        pytest.param([256, 256], [(0, 256, 256), (1, 256, 256)], id="exactly-a-micro-batch"),
+        pytest.param([257, 257], [(0, 257, 257)], id="two-that-do-not-fit"),
+        pytest.param([250, 300], [(0, 250, 250)], id="longer-does-not-fit"),
+        pytest.param([600, 20], [(0, 512, 512)], id="longer-than-a-micro-batch"),
+        pytest.param([200, 600, 190], [(0, 200, 250), (1, 250, 250)], id="a-piece-of-a-longer-one"),
+    ],
+)
+def test_prompts_of_about_the_same_length_share_a_call(lengths: list[int], call: list[tuple[int, int, int]]) -> None:
+    desk = Desk(len(lengths))
+    for book, n in enumerate(lengths):
+        desk.add(ask(words(n, book), max_tokens=1))
+    desk.step()
+    assert desk.runner.calls == [call]
+
+
+def test_prompts_share_no_call_where_rows_to_be_thrown_away_have_no_room() -> None:
+    calls = []
+    for capacity in (104, 105):
+        desk = Desk(2, capacity=capacity)
+        desk.complete(ask(words(61), max_tokens=1))
+        desk.add(ask(words(60) + words(40, 1), max_tokens=1))  # 40 tokens to go, behind 60 that are there
+        desk.add(ask(words(45, 2), max_tokens=1))
+        desk.step()
+        calls.append(desk.runner.calls[-1])
+    assert calls == [[(0, 40, 40)], [(0, 40, 45), (1, 45, 45)]]
+
+
+def test_oldest_and_shortest_prompt_take_turns() -> None:
+    desk = Desk(3)
+    for book, n in enumerate((2000, 1700, 1400)):
+        desk.add(ask(words(n, book), max_tokens=1))
+    desk.finish()
+    leads = [call[0][0] for call in desk.runner.calls]
+    assert leads[:6] == [0, 2, 0, 2, 0, 2]
+
+
+def test_memory_that_cannot_be_cut_takes_one_prompt_at_a_time_and_nothing_more() -> None:
+    desk = Desk(2, can_cut=False)
+    desk.add(ask(words(100), max_tokens=1))
+    desk.add(ask(words(513, 1), max_tokens=1))
+    desk.finish()
+    assert desk.runner.calls == [[(0, 100, 100)], [(1, 512, 512)], [(1, 1, 1)]]
 
 
 def test_a_short_prompt_does_not_wait_for_the_end_of_a_long_one() -> None:
@@ -295,4 +389,4 @@ def test_gaps_between_running_streams_are_closed() -> None:
         desk.step()
     desk.cancel(groups[1])
     desk.step()
-    assert sorted(stream for stream, _ in desk.runner.calls[-1]) == [0, 1, 2]
+    assert sorted(stream for stream, _, _ in desk.runner.calls[-1]) == [0, 1, 2]
