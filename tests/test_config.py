@@ -110,7 +110,7 @@ def test_a_switch_turned_off_by_flag_wins_over_one_turned_on_below(tmp_path: Pat
             "[[models]]\npath = 'a'\n[[models]]\npath = 'b'\nparallel = 0",
             {},
             {},
-            "parallel in [[models]] number 2 of {file} is 0: it must be a whole number from 1 to 256.",
+            "parallel in [[models]] number 2 of {file} is 0: it must be a whole number from 1 to 255.",
             id="model setting",
         ),
         pytest.param(

@@ -117,7 +117,7 @@ SETTINGS = (
         "Tokens of prompt and completion together, for models that don't say.",
         f"what the model was trained with, at most {DEFAULT_CONTEXT}, as far as the memory allows",
     ),
-    Setting("engine", "parallel", Integer(1, 256), 16, "Sequences that run at once, for models that don't say."),
+    Setting("engine", "parallel", Integer(1, 255), 16, "Sequences that run at once, for models that don't say."),
 )
 
 
@@ -136,7 +136,7 @@ MODEL_SETTINGS = (
     ModelSetting("name", Text(), "What requests call it.", "the file's name without its ending"),
     ModelSetting("aliases", Texts(), "Further names that requests may use.", "none"),
     ModelSetting("context", Integer(1), "Tokens of prompt and completion together.", "engine.context"),
-    ModelSetting("parallel", Integer(1, 256), "Sequences that run at once.", "engine.parallel"),
+    ModelSetting("parallel", Integer(1, 255), "Sequences that run at once.", "engine.parallel"),
     ModelSetting(
         "infill_template",
         InfillTemplate(),

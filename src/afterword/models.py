@@ -75,7 +75,8 @@ def model_file(path: str) -> Path:
         return _packaged_file()
     file = Path(path)
     if not file.is_file():
-        raise ConfigurationError(f"The model file {path} does not exist.")
+        what = "is not a file" if file.exists() else "does not exist"
+        raise ConfigurationError(f"The model file {path} {what}.")
     return file
 
 

@@ -325,7 +325,7 @@ def test_a_lone_prompt_goes_in_the_largest_pieces() -> None:
         pytest.param([257, 257], [(0, 257, 257)], id="two-that-do-not-fit"),
         pytest.param([250, 300], [(0, 250, 250)], id="longer-does-not-fit"),
         pytest.param([600, 20], [(0, 512, 512)], id="longer-than-a-micro-batch"),
-        pytest.param([200, 600, 190], [(0, 200, 250), (1, 250, 250)], id="a-piece-of-a-longer-one"),
+        pytest.param([200, 600, 190], [(0, 200, 200), (1, 200, 200)], id="a-piece-of-a-longer-one"),
     ],
 )
 def test_prompts_of_about_the_same_length_share_a_call(lengths: list[int], call: list[tuple[int, int, int]]) -> None:

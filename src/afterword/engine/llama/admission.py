@@ -5,15 +5,14 @@ again; those behind it may go first, which costs it nothing. That one rule makes
 together prefill a shared prompt once. Engine thread only; no model.
 """
 
-from afterword.engine.llama.kernels import TILE
-from afterword.engine.llama.kv import WORTH_COPYING, KVStreams, best_cut, common_prefix
+from afterword.engine.llama.kv import WORTH_COPYING, KVStreams, common_prefix
 from afterword.engine.llama.runner import Runner
 from afterword.engine.llama.sequence import Sequence
 
 SCAN = 64
 """Waiting sequences looked at in a step."""
 
-WORTH_WAITING = TILE
+WORTH_WAITING = 64
 """Tokens of computing that waiting for another sequence's prefill must save."""
 
 
@@ -56,18 +55,18 @@ class Admission:
         if not prefilling:
             return False
         reuse = self._kv.best_reuse(sequence.demand)
-        cost_now = reuse.cost if reuse is not None else best_cut(sequence.demand, 0, tiled_end=0, n_exact=0).cost
+        best = 0 if reuse is None else reuse.n
         for other in prefilling:
-            n, cost = _promise(other, sequence)
-            if n > other.n_computed and cost + WORTH_WAITING <= cost_now:
+            n = _promise(other, sequence)
+            if n > other.n_computed and n >= best + WORTH_WAITING:
                 sequence.waits_for, sequence.waits_until = other, n
-                cost_now = cost
+                best = n
         return sequence.waits_for is not None
 
     def _enter(self, sequence: Sequence) -> None:
         """Give the sequence a stream with as much of its prompt as can be reused."""
-        group, demand = sequence.group, sequence.demand
-        placement = self._kv.place(demand, self._kv.best_reuse(demand))
+        group = sequence.group
+        placement = self._kv.place(self._kv.best_reuse(sequence.demand))
         assert placement is not None, "a stream is free"
         if placement.copy_from is not None:
             self._runner.copy(placement.copy_from.id, placement.stream.id, placement.n_reused)
@@ -80,15 +79,15 @@ class Admission:
             group.leader = sequence
 
 
-def _promise(other: Sequence, sequence: Sequence) -> tuple[int, float]:
-    """(tokens, cost of the rest) that `sequence` could reuse once `other` has processed its prompt."""
+def _promise(other: Sequence, sequence: Sequence) -> int:
+    """Tokens that `sequence` could reuse once `other` has processed its prompt."""
     assert other.stream is not None
     demand, stream = sequence.demand, other.stream
     n_common = common_prefix(other.demand.prompt, demand.prompt)
     n = min(n_common, sequence.n_prompt - 1)
+    if demand.reproducible and stream.n_exact < stream.n:
+        n = min(n, stream.n_exact)
     if demand.score_top is not None:
         covered = other.demand.score_top is not None and other.demand.score_top >= demand.score_top
         n = min(n, n_common - 1) if covered else 0
-    n_exact = n if stream.n_exact == stream.n else min(n, stream.n_exact)
-    cut = best_cut(demand, max(n, 0), tiled_end=stream.tiled_end, n_exact=n_exact)
-    return cut.n, cut.cost
+    return max(n, 0)

@@ -92,10 +92,14 @@ class LlamaModel:
         return buffer.value.decode("utf-8", "replace")
 
     @property
+    def n_head(self) -> int:
+        """Attention heads of a layer."""
+        return max(1, int(c.llama_model_n_head(self.pointer)))
+
+    @property
     def kv_bytes_per_token(self) -> int:
         """Bytes of KV cache one token takes in all layers with 16-bit keys and values."""
-        n_head = max(1, int(c.llama_model_n_head(self.pointer)))
-        head = int(c.llama_model_n_embd(self.pointer)) // n_head
+        head = int(c.llama_model_n_embd(self.pointer)) // self.n_head
         architecture = self.metadata("general.architecture") or ""
         key = int(self.metadata(f"{architecture}.attention.key_length") or head)
         value = int(self.metadata(f"{architecture}.attention.value_length") or head)
@@ -161,8 +165,10 @@ class LlamaModel:
 
 def check_file(path: Path) -> None:
     """Raises `ConfigurationError` in one sentence if the file cannot be read or is not GGUF."""
-    if not path.is_file():
+    if not path.exists():
         raise ConfigurationError(f"The model file {path} does not exist.")
+    if not path.is_file():
+        raise ConfigurationError(f"The model file {path} is not a file.")
     try:
         with path.open("rb") as file:
             magic = file.read(4)
@@ -173,7 +179,7 @@ def check_file(path: Path) -> None:
 
 
 class LlamaContext:
-    """One KV stream per sequence (`kv_unified` off), flash attention on. One thread only.
+    """One KV stream per sequence (`kv_unified` off), flash attention off. One thread only.
 
     Streams are numbered 0..n_streams-1. Positions within a stream are contiguous from 0.
     """
@@ -187,7 +193,8 @@ class LlamaContext:
         params.n_seq_max = n_streams
         params.n_threads = n_threads
         params.n_threads_batch = n_threads
-        params.flash_attn_type = 1
+        # Without flash attention decoding is 1.6 to 2.6 times as fast on a CPU, and exact answers cost nothing.
+        params.flash_attn_type = 0
         params.kv_unified = False
         params.no_perf = True
         _recent_errors.clear()
@@ -195,8 +202,8 @@ class LlamaContext:
         if not pointer:
             reason = _recent_errors[0] if _recent_errors else "llama.cpp gives no reason"
             raise ConfigurationError(
-                f"No room for {n_streams} streams of {n_ctx_stream} tokens of context: {reason}. "
-                "Lower `context` or `parallel`."
+                f"There is no room for {n_streams} x {n_ctx_stream} tokens of context: lower `context` or `parallel` "
+                f"({reason})."
             )
         self._pointer: c.llama_context_p | None = pointer
         self._memory = c.llama_get_memory(pointer)
@@ -232,6 +239,10 @@ class LlamaContext:
         if n_outputs == 0:
             return np.empty((0, self._n_vocab), dtype=np.float32)
         return np.ctypeslib.as_array(c.llama_get_logits(self.pointer), (n_outputs, self._n_vocab))
+
+    def length(self, stream: int) -> int:
+        """Tokens a stream holds."""
+        return int(c.llama_memory_seq_pos_max(self._memory, stream)) + 1
 
     def truncate(self, stream: int, n: int) -> bool:
         """Keep the first n tokens of a stream; False if this kind of memory cannot be cut there."""

@@ -42,7 +42,7 @@ class Committer:
         stream = sequence.stream
         assert stream is not None
         n_prompt_rows = max(0, min(span.n, sequence.n_prompt - span.start))
-        self._kv.append(stream, sequence.pending_tokens(span.n), exact=computed.exact)
+        self._kv.append(stream, sequence.pending_tokens(span.n), exact=sequence.prefilling)
         sequence.n_computed += span.n
         self.counters.prefill_tokens += n_prompt_rows
         if sequence.scored and n_prompt_rows:

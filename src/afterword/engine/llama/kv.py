@@ -2,10 +2,8 @@
 
 Bookkeeping only: no model, no threads. The scheduler tells it what was computed and carries out the copies it asks for.
 
-    tokens   |───────────── prefix that can be reused ─────────────|── tail ──|
-    0      tiled_end                                          n_exact         n
-             │                                                    │
-             tiled kernel before, row kernel after                computed exactly as kernels.py says
+    |──── computed as a prompt (company.py) ────|──── sampled, or after something sampled ────|
+    0                                        n_exact                                           n
 
 A stream is `running` (a sequence holds it) or not; one that is not keeps its tokens as prefix cache until
 its place is needed.
@@ -17,9 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from afterword.engine.llama.kernels import TILE, boundary, prefill_cost
-
-KEEP = TILE
+KEEP = 64
 """Tokens beyond a common prefix that make a stream worth keeping: reuse copies it instead of cutting it."""
 
 WORTH_COPYING = 32
@@ -45,8 +41,8 @@ class Stream:
     id: int
     tokens: NDArray[np.int32]
     n: int = 0
-    tiled_end: int = 0
     n_exact: int = 0
+    """Leading tokens that any prompt could have left here: what a reproducible request may reuse."""
     running: bool = False
     used_at: int = 0
     rows: list[ScoreRow | None] = field(default_factory=list)
@@ -56,7 +52,6 @@ class Stream:
         """Forget all but the first n tokens."""
         assert n <= self.n
         self.n = n
-        self.tiled_end = min(self.tiled_end, n)
         self.n_exact = min(self.n_exact, n)
         del self.rows[n:]
 
@@ -74,13 +69,10 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """A prefix of `n` tokens of `stream`; the rest of the prompt is tiled up to `tiled_end`."""
+    """A prefix of `n` tokens of `stream`."""
 
     stream: Stream
     n: int
-    tiled_end: int
-    cost: float
-    """Relative time of what is left to compute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +81,6 @@ class Placement:
 
     stream: Stream
     n_reused: int
-    tiled_end: int
     copy_from: Stream | None
     """Its first `n_reused` tokens must be copied to `stream` first; None: they are in place."""
 
@@ -99,8 +90,10 @@ class KVStreams:
 
     def __init__(self, n_streams: int, capacity: int, *, can_cut: bool = True) -> None:
         self._streams = [Stream(i, np.zeros(capacity, dtype=np.int32)) for i in range(n_streams)]
-        self._capacity = capacity
-        self._can_cut = can_cut
+        self.capacity = capacity
+        """Tokens a stream can hold."""
+        self.can_cut = can_cut
+        """Whether a stream can lose its end."""
         self._clock = 0
 
     def __iter__(self) -> Iterator[Stream]:
@@ -126,40 +119,34 @@ class KVStreams:
         return sum(not s.running for s in self._streams)
 
     def best_reuse(self, demand: Demand) -> Reuse | None:
-        """The resident prefix that leaves the least to compute; None if none saves anything."""
-        n_prompt = len(demand.prompt)
-        cold = prefill_cost(0, boundary(n_prompt), n_prompt)
-        best: Reuse | None = None
-        for stream in self._streams:
-            found = self.reuse_of(stream, demand, common_prefix(stream.tokens[: stream.n], demand.prompt))
-            if found is not None and found.cost < (cold if best is None else best.cost):
-                best = found
-        return best
+        """The longest resident prefix that the demand may use; None if there is none."""
+        found = [Reuse(stream, self._n_usable(stream, demand)) for stream in self._streams if stream.n > 0]
+        best = max(found, key=lambda reuse: reuse.n, default=None)
+        return None if best is None or best.n == 0 else best
 
-    def reuse_of(self, stream: Stream, demand: Demand, n_common: int) -> Reuse | None:
-        """How much of `n_common` shared tokens a demand can use of a stream; None if nothing."""
-        n = min(n_common, len(demand.prompt) - 1)
+    def _n_usable(self, stream: Stream, demand: Demand) -> int:
+        """How much of a stream a demand can use. Its last token is always computed: its logits are needed."""
+        n = min(common_prefix(stream.tokens[: stream.n], demand.prompt), len(demand.prompt) - 1)
+        if demand.reproducible:
+            n = min(n, stream.n_exact)
         if demand.score_top is not None:
-            n = min(n, _first_missing_row(stream, demand, n))
-        cut = best_cut(demand, n, tiled_end=stream.tiled_end, n_exact=stream.n_exact)
-        if cut.n == 0 or (not self._can_cut and cut.n != stream.n):
-            return None
-        return Reuse(stream, cut.n, cut.tiled_end, cut.cost)
+            n = _first_missing_row(stream, demand, n)
+        return n if self.can_cut or n == stream.n else 0
 
-    def place(self, demand: Demand, reuse: Reuse | None) -> Placement | None:
-        """Choose and claim a stream for a demand; None if every stream is running.
+    def place(self, reuse: Reuse | None) -> Placement | None:
+        """Choose a stream for a prompt of which `reuse` is there already; None if every stream is running.
 
         The caller copies if `copy_from` is set, then calls `open` with the placement.
         """
         if reuse is not None and not reuse.stream.running and self._in_place(reuse):
-            return Placement(reuse.stream, reuse.n, reuse.tiled_end, None)
+            return Placement(reuse.stream, reuse.n, None)
         target = self._victim(None if reuse is None else reuse.stream)
         if target is None:
             return None
         if reuse is None or (reuse.stream is not target and reuse.n < WORTH_COPYING):
-            return Placement(target, 0, boundary(len(demand.prompt)), None)
+            return Placement(target, 0, None)
         source = None if reuse.stream is target else reuse.stream
-        return Placement(target, reuse.n, reuse.tiled_end, source)
+        return Placement(target, reuse.n, source)
 
     def _in_place(self, reuse: Reuse) -> bool:
         """Whether cutting the stream loses little, or nothing else could take the sequence."""
@@ -181,21 +168,18 @@ class KVStreams:
             self._touch(source)
             n = placement.n_reused
             stream.tokens[:n] = source.tokens[:n]
-            stream.n, stream.tiled_end, stream.n_exact = n, min(source.tiled_end, n), min(source.n_exact, n)
+            stream.n, stream.n_exact = n, min(source.n_exact, n)
             stream.rows = source.rows[:n]
         else:
             stream.cut(placement.n_reused)
         stream.running = True
         self._touch(stream)
-        # From here on tokens before `tiled_end` go to the tiled kernel.
-        assert placement.tiled_end >= stream.tiled_end
-        stream.tiled_end = placement.tiled_end
 
     def append(self, stream: Stream, tokens: Sequence[int] | NDArray[np.int32], *, exact: bool) -> None:
-        """Tokens were computed at the end of a running stream, through the kernels its cut asks for if `exact`."""
+        """Tokens were computed at the end of a running stream; `exact`: as a prompt, not sampled."""
         n = len(tokens)
         assert stream.running
-        assert stream.n + n <= self._capacity
+        assert stream.n + n <= self.capacity
         stream.tokens[stream.n : stream.n + n] = tokens
         if exact and stream.n_exact == stream.n:
             stream.n_exact += n
@@ -206,12 +190,11 @@ class KVStreams:
         """The sequence has left; its tokens stay as prefix cache."""
         assert stream.running
         stream.running = False
-        stream.tiled_end = min(stream.tiled_end, stream.n)
         self._touch(stream)
 
     def exchange(self, a: Stream, b: Stream) -> None:
         """The contents of two streams have changed places (a gap was closed)."""
-        for name in ("tokens", "n", "tiled_end", "n_exact", "running", "used_at", "rows"):
+        for name in ("tokens", "n", "n_exact", "running", "used_at", "rows"):
             value = getattr(a, name)
             setattr(a, name, getattr(b, name))
             setattr(b, name, value)
@@ -229,52 +212,9 @@ class KVStreams:
     def check_invariants(self) -> None:
         """Assert what must hold between operations; the tests call it after each."""
         for stream in self._streams:
-            assert 0 <= stream.n <= self._capacity
+            assert 0 <= stream.n <= self.capacity
             assert 0 <= stream.n_exact <= stream.n
             assert len(stream.rows) == stream.n
-            assert stream.running or stream.tiled_end <= stream.n
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A prompt of which `n` tokens are reused and the rest is tiled up to `tiled_end`."""
-
-    n: int
-    tiled_end: int
-    cost: float
-
-
-def best_cut(demand: Demand, n: int, *, tiled_end: int, n_exact: int) -> Cut:
-    """The cheapest lawful way to use n shared tokens of content that was tiled up to `tiled_end`.
-
-    A reproducible demand takes only what it would have computed itself (SPEC section 5); others take what is cheapest.
-    """
-    exact = _exact_cut(min(n, n_exact), len(demand.prompt), tiled_end)
-    if demand.reproducible:
-        return exact
-    return min(exact, _any_cut(n, len(demand.prompt), tiled_end), key=lambda cut: cut.cost)
-
-
-def _exact_cut(n: int, n_prompt: int, tiled_end: int) -> Cut:
-    """The tokens that went through the kernels this prompt's own cut would have sent them to."""
-    end = boundary(n_prompt)
-    if tiled_end != end:
-        n = min(n, tiled_end, end)
-    if n < end:
-        n -= n % TILE
-    return Cut(n, end, prefill_cost(n, end, n_prompt))
-
-
-def _any_cut(n: int, n_prompt: int, tiled_end: int) -> Cut:
-    """All shared tokens, whatever kernels computed them; the rest keeps to the content's own cut where it must."""
-    end = boundary(n_prompt)
-    if n > tiled_end:
-        end = tiled_end
-    elif n < end:
-        n -= n % TILE
-    else:
-        end = n
-    return Cut(n, end, prefill_cost(n, max(n, end), n_prompt))
 
 
 def common_prefix(a: NDArray[np.int32], b: NDArray[np.int32]) -> int:

@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 from afterword.engine.base import Capabilities
 from afterword.engine.llama.binding import LlamaContext, LlamaModel, build_info, check_file
+from afterword.engine.llama.company import SEVERAL
 from afterword.engine.llama.engine import LlamaEngine
 from afterword.engine.llama.identity import Notebook, file_hash, fingerprint
-from afterword.engine.llama.kernels import TILE
 from afterword.engine.llama.kv import KVStreams
 from afterword.engine.llama.layout import load_weights
-from afterword.engine.llama.memory import Need, Share, cells, share_out
-from afterword.engine.llama.probe import keeps_its_numbers
-from afterword.engine.llama.runner import SPLIT_KV, LlamaRunner
+from afterword.engine.llama.memory import DEFAULT_CONTEXT, Need, Share, cells, share_out
+from afterword.engine.llama.probe import keeps_its_numbers, lone_rows_keep_theirs
+from afterword.engine.llama.runner import LlamaRunner
 from afterword.engine.llama.scheduler import PROMPT_BUDGET, Scheduler
 from afterword.engine.llama.settings import LlamaSettings
 from afterword.engine.llama.vocabulary import Vocabulary
@@ -50,13 +50,28 @@ def _start(
     share = _share(model, settings)
     context = LlamaContext(
         model,
-        n_streams=share.n_streams,
+        n_streams=share.n_streams + _takes_visitors(model),
         n_ctx_stream=cells(share.context),
         n_batch=PROMPT_BUDGET,
         n_threads=n_threads,
     )
-    identity = (*identity, TILE, SPLIT_KV)
-    exact = notebook.recall(f"probe {identity}", lambda: str(keeps_its_numbers(context, model.n_vocab))) == "True"
+    try:
+        return _engine(model, context, share, settings, (*identity, SEVERAL, min(context.n_streams, 2)), notebook)
+    except BaseException:
+        # Before the model, which the caller frees.
+        context.close()
+        raise
+
+
+def _engine(
+    model: LlamaModel,
+    context: LlamaContext,
+    share: Share,
+    settings: LlamaSettings,
+    identity: tuple[object, ...],
+    notebook: Notebook,
+) -> LlamaEngine:
+    exact = notebook.recall(f"probe {identity}", lambda: str(_keeps_the_promise(context, model))) == "True"
     capabilities = Capabilities(
         context=share.context,
         max_logprobs=min(MAX_LOGPROBS, model.n_vocab),
@@ -74,14 +89,33 @@ def _start(
     )
 
 
+def _keeps_the_promise(context: LlamaContext, model: LlamaModel) -> bool:
+    """See `probe.py`. With float weights the runner leaves no row alone, so what it would be alone does not matter."""
+    if not keeps_its_numbers(context, model.n_vocab):
+        return False
+    return model.float_weights or lone_rows_keep_theirs(context, model.n_vocab)
+
+
 def _share(model: LlamaModel, settings: LlamaSettings) -> Share:
+    context = min(DEFAULT_CONTEXT, model.n_ctx_train) if settings.context is None else settings.context
+    # Logits and the scores of every head, each with a copy in work.
+    row = 2 * (model.n_vocab + model.n_head * cells(context))
+    spare_stream = _takes_visitors(model) * cells(context) * model.kv_bytes_per_token
     need = Need(
         weights=model.size,
         kv_per_token=model.kv_bytes_per_token,
-        compute=2 * PROMPT_BUDGET * model.n_vocab * FLOAT_BYTES,
+        compute=FLOAT_BYTES * PROMPT_BUDGET * row + spare_stream,
         n_ctx_train=model.n_ctx_train,
     )
     return share_out(need, context=settings.context, parallel=settings.parallel, budget=settings.memory_bytes)
+
+
+def _takes_visitors(model: LlamaModel) -> bool:
+    """Whether lone rows get one next door (runner.py), which takes a stream more, so that every stream has a neighbour.
+
+    Not where memory cannot be cut: the visitor could not be taken away again.
+    """
+    return model.float_weights and model.memory_can_be_cut
 
 
 def _scheduler_maker(
@@ -89,7 +123,7 @@ def _scheduler_maker(
 ) -> Callable[[], tuple[Scheduler, KVStreams, Callable[[], None]]]:
     def make() -> tuple[Scheduler, KVStreams, Callable[[], None]]:
         kv = KVStreams(share.n_streams, context.n_ctx_stream, can_cut=model.memory_can_be_cut)
-        runner = LlamaRunner(context, float_weights=model.float_weights)
+        runner = LlamaRunner(context, float_weights=_takes_visitors(model))
         return Scheduler(kv, runner, LogSoftmax(model.n_vocab)), kv, free
 
     def free() -> None:

@@ -1,6 +1,6 @@
-"""Whether this build of llama.cpp and this model keep the promise that `kernels.py` rests on.
+"""Whether this build of llama.cpp and this model keep the promise that `company.py` rests on.
 
-Computes a few hundred tokens cut and uncut and compares the logits' bits. A model that fails still answers; its card
+Computes some hundred tokens in several ways and compares the logits' bits. A model that fails still answers; its card
 says that seeded requests are not reproducible to the bit.
 """
 
@@ -8,53 +8,85 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afterword.engine.llama.binding import LlamaContext
-from afterword.engine.llama.kernels import ROW_MAX, TILE
+
+N = 150
+"""Tokens of the longest text that is compared; a context that cannot hold them does not get the promise."""
+
+N_LONE = 16
+"""Single rows that are compared: one alone may be equal by luck where the next matrix is quantised."""
 
 
 def keeps_its_numbers(context: LlamaContext, n_vocab: int) -> bool:
-    """Whether tiled pieces and row pieces give the same bits however they are cut, alone and beside another stream.
+    """Whether a prompt's numbers depend neither on its cut nor on a neighbour, and a single row's on no neighbour.
 
-    Uses and clears streams 0 and 1. False too if the context is too short to tell.
+    Uses and clears streams 0 and 1; without a second stream there are no neighbours to depend on.
     """
-    if context.n_ctx_stream < 2 * TILE + ROW_MAX + 1:
+    if context.n_ctx_stream < N + 2:
         return False
-    tokens = (np.arange(2 * TILE + ROW_MAX, dtype=np.int64) * 7919 % n_vocab).astype(np.int32)
-    third = ROW_MAX // 3
-    uncut = _logits(context, 0, tokens, [2 * TILE, ROW_MAX])
-    cut = _logits(context, 0, tokens, [TILE, TILE, third, third, ROW_MAX - 2 * third])
-    same = bool(np.array_equal(uncut, cut)) and _same_beside_another(context, tokens[:TILE])
-    context.truncate(0, 0)
+    tokens = (np.arange(N, dtype=np.int64) * 7919 % n_vocab).astype(np.int32)
+    whole = _after(context, 0, tokens, [N])
+    same = all(np.array_equal(whole, _after(context, 0, tokens, cut)) for cut in ([N // 2] * 2, [2, N - 5, 3]))
+    if context.n_streams > 1:
+        same = same and _neighbours_do_not_matter(context, tokens, whole)
+    for stream in range(min(2, context.n_streams)):
+        context.truncate(stream, 0)
     return same
 
 
-def _logits(context: LlamaContext, stream: int, tokens: NDArray[np.int32], pieces: list[int]) -> NDArray[np.float32]:
-    """Logits after each of the last two pieces' final tokens: two rows, so that none is computed alone."""
+def lone_rows_keep_theirs(context: LlamaContext, n_vocab: int) -> bool:
+    """Whether the only row of a micro-batch, or the only one put out, has the numbers it has among others.
+
+    Not so where a matrix is of floats: in all of a float model, but also the router of a quantised mixture of experts,
+    or an output matrix that was spared. Uses and clears streams 0 and 1.
+    """
+    tokens = (np.arange(N_LONE + 2, dtype=np.int64) * 7919 % n_vocab).astype(np.int32)
+    both = _run(context, [(0, 0, tokens[:2])])[1].copy()
+    context.truncate(0, 0)
+    same = bool(np.array_equal(both, _run(context, [(0, 0, tokens[:2])], n_outputs=1)[0]))
+    if context.n_streams > 1:
+        for place in range(2, len(tokens)):
+            row = tokens[place : place + 1]
+            beside = _run(context, [(0, place, row), (1, place - 2, row)])[0].copy()
+            context.truncate(0, place)
+            alone = _run(context, [(0, place, row)])[0]
+            same = same and bool(np.array_equal(alone, beside))
+    for stream in range(min(2, context.n_streams)):
+        context.truncate(stream, 0)
+    return same
+
+
+def _after(context: LlamaContext, stream: int, tokens: NDArray[np.int32], cut: list[int]) -> NDArray[np.float32]:
+    """Logits of the last two tokens, computed in pieces of those lengths."""
     context.truncate(stream, 0)
     start = 0
-    for n in pieces:
+    for n in cut:
         rows = _run(context, [(stream, start, tokens[start : start + n])])
         start += n
-    return rows.copy()
+    return rows[-2:].copy()
 
 
-def _same_beside_another(context: LlamaContext, tokens: NDArray[np.int32]) -> bool:
-    """Whether two rows of a stream are the same beside two rows of its neighbour. True if it has no neighbour."""
-    n = len(tokens) // 2
-    _run(context, [(0, 0, tokens[:n])]) if context.truncate(0, 0) else None
-    alone = _run(context, [(0, n, tokens[n : n + 2])]).copy()
-    if context.n_streams < 2:
-        return True
-    context.truncate(0, n)
-    context.truncate(1, 0)
-    _run(context, [(1, 0, tokens[: n - 5])])
-    beside = _run(context, [(0, n, tokens[n : n + 2]), (1, n - 5, tokens[n : n + 2])])[:2].copy()
-    context.truncate(1, 0)
-    return bool(np.array_equal(alone, beside))
+def _neighbours_do_not_matter(context: LlamaContext, tokens: NDArray[np.int32], whole: NDArray[np.float32]) -> bool:
+    """Two pieces side by side, then two single rows side by side against the same rows beside another token."""
+    for stream in (0, 1):
+        context.truncate(stream, 0)
+    half = len(tokens) // 2
+    _run(context, [(0, 0, tokens[:half]), (1, 0, tokens[half : 2 * half])])
+    beside = _run(context, [(0, half, tokens[half:]), (1, half, tokens[: len(tokens) - half])])[:2]
+    same = bool(np.array_equal(whole, beside))
+    n = len(tokens)
+    rows = []
+    for neighbour in (5, 7):
+        rows.append(_run(context, [(0, n, tokens[:1]), (1, n, tokens[neighbour : neighbour + 1])])[0].copy())
+        context.truncate(0, n)
+        context.truncate(1, n)
+    return same and bool(np.array_equal(*rows))
 
 
-def _run(context: LlamaContext, pieces: list[tuple[int, int, NDArray[np.int32]]]) -> NDArray[np.float32]:
-    """Decode (stream, start, tokens) pieces; the logits of each piece's last two tokens."""
-    outputs = [np.arange(len(tokens)) >= len(tokens) - 2 for _, _, tokens in pieces]
+def _run(
+    context: LlamaContext, pieces: list[tuple[int, int, NDArray[np.int32]]], n_outputs: int = 2
+) -> NDArray[np.float32]:
+    """Decode (stream, start, tokens) pieces; the logits of each piece's last `n_outputs` tokens, if it has as many."""
+    outputs = [np.arange(len(tokens)) >= len(tokens) - n_outputs for _, _, tokens in pieces]
     return context.decode(
         np.concatenate([tokens for _, _, tokens in pieces]),
         np.concatenate([np.arange(start, start + len(t), dtype=np.int32) for _, start, t in pieces]),

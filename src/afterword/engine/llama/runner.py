@@ -1,16 +1,15 @@
-"""Spans into one llama.cpp call and its logits back, so that a token's numbers never depend on its neighbours.
+"""Spans into one llama.cpp call and its logits back.
 
-Two things in llama.cpp depend on how many rows a micro-batch has, and are kept away from reproducible sequences:
-a lone row attends by another reduction once its stream is longer than SPLIT_KV cells, and float matrices multiply one
-row by another routine than several. Both vanish with a second row, so a lone row is given one: a token after it that
-is cut off again before anybody sees it. (ARCHITECTURE, "Exactness"; checked on the running build by `probe.py`.)
+Adds the rows that keep numbers from depending on luck (company.py) and takes them away again: rows behind a piece of
+a prompt, and for models with float weights, whose matrices multiply one row by another routine than several, a row of
+the stream next door for a token that would be the only one in its micro-batch.
 
 The only caller of `LlamaContext`. Engine thread only.
 """
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -18,9 +17,6 @@ from numpy.typing import NDArray
 
 from afterword.engine.llama.binding import LlamaContext
 from afterword.engine.llama.sequence import Span
-
-SPLIT_KV = 256
-"""Cells in a stream up to which a lone row is computed like any other (llama.cpp pads to 256, splits from 512)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +26,13 @@ class Computed:
     span: Span
     logits: NDArray[np.float32]
     """(number of outputs, n_vocab), valid until the next `forward`."""
-    exact: bool
-    """Computed by the kernels a reproducible request would use."""
 
 
 class Runner(Protocol):
     """What the scheduler needs of a model; the tests have one without any."""
 
     def forward(self, spans: Sequence[Span]) -> list[Computed]:
-        """Compute spans of distinct sequences; results in the same order."""
+        """Compute spans of distinct sequences, all with the same number of rows; results in the same order."""
         ...
 
     def copy(self, source: int, target: int, n: int) -> None:
@@ -55,7 +49,7 @@ class Runner(Protocol):
 
 
 class LlamaRunner:
-    """`Runner` on a llama.cpp context."""
+    """`Runner` on a llama.cpp context. With float weights the context has one stream more than the scheduler uses."""
 
     def __init__(self, context: LlamaContext, *, float_weights: bool) -> None:
         self._context = context
@@ -65,23 +59,35 @@ class LlamaRunner:
     def forward(self, spans: Sequence[Span]) -> list[Computed]:
         """See `Runner.forward`. Rows go in ascending stream order, as llama.cpp batches best."""
         self._snapshot = None
-        ordered = sorted(spans, key=_stream_id)
-        padded = {id(span): self._pads(span, lone) for span, lone in _with_loneliness(ordered)}
-        rows = _Rows()
-        for span in ordered:
-            rows.add(span, pad=padded[id(span)] is _PAD)
+        pieces = [_Piece.of(span) for span in sorted(spans, key=_stream_id)]
         if self._float_weights:
-            rows.double_lone_outputs()
-        logits = self._context.decode(*rows.arrays())
-        for span in ordered:
-            if padded[id(span)] is _PAD:
-                self._context.truncate(_stream_id(span), span.start + span.n)
-        return [Computed(span, rows.take(span, logits), padded[id(span)] is not _INEXACT) for span in spans]
+            pieces = self._with_company(pieces)
+        logits = self._context.decode(
+            np.concatenate([piece.tokens for piece in pieces], dtype=np.int32),
+            np.concatenate([piece.positions for piece in pieces], dtype=np.int32),
+            np.concatenate([np.full(len(piece.tokens), piece.stream, dtype=np.int32) for piece in pieces]),
+            np.concatenate([piece.outputs for piece in pieces]),
+        )
+        for piece in pieces:
+            if piece.n_kept < len(piece.tokens):
+                self.truncate(piece.stream, int(piece.positions[0]) + piece.n_kept)
+        found = _rows_of(pieces, logits)
+        return [Computed(span, found[_stream_id(span)]) for span in spans]
 
-    def _pads(self, span: Span, lone: bool) -> str:
-        if not lone or (span.start + span.n <= SPLIT_KV and not self._float_weights):
-            return _PLAIN
-        return _PAD if span.sequence.demand.reproducible else _INEXACT
+    def _with_company(self, pieces: list["_Piece"]) -> list["_Piece"]:
+        """No micro-batch of a single row, and none that puts out a single row."""
+        complete: list[_Piece] = []
+        for run in _runs(pieces):
+            complete += run
+            if len(run) == 1 and len(run[0].tokens) == 1:
+                next_door = run[0].stream + 1
+                end = self._context.length(next_door)
+                complete.append(_Piece.visitor(next_door, end, run[0].tokens))
+        for run in _runs(complete):
+            if sum(int(piece.outputs.sum()) for piece in run) == 1:
+                spare = next(piece for piece in run if not piece.outputs.all())
+                spare.outputs[np.flatnonzero(spare.outputs == 0)[-1]] = 1
+        return complete
 
     def copy(self, source: int, target: int, n: int) -> None:
         """See `Runner.copy`. Several copies from one source in a row take its snapshot once.
@@ -113,84 +119,64 @@ class LlamaRunner:
             self._context.restore(b if stream == a else a, data)
 
 
-_PLAIN, _PAD, _INEXACT = "plain", "pad", "inexact"
-
-
 def _stream_id(span: Span) -> int:
     assert span.sequence.stream is not None
     return span.sequence.stream.id
 
 
-def _with_loneliness(ordered: Sequence[Span]) -> list[tuple[Span, bool]]:
-    """Each span with whether it will be the only row of a micro-batch.
+@dataclass(slots=True)
+class _Piece:
+    """The rows of one stream in a call."""
 
-    llama.cpp batches runs of consecutive stream ids. The scheduler gives all spans of a call the same length, so a
-    row is alone exactly if it is one token in a run of one.
-    """
-    ids = [_stream_id(span) for span in ordered]
-    return [
-        (span, span.n == 1 and ids[i] - 1 not in ids[i - 1 : i] and ids[i] + 1 not in ids[i + 1 : i + 2])
-        for i, span in enumerate(ordered)
-    ]
+    stream: int
+    tokens: NDArray[np.int32]
+    positions: NDArray[np.int32]
+    outputs: NDArray[np.int8]
+    n_kept: int
+    """Rows that stay; the others are cut off after the call."""
+    wanted: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    """Rows whose logits were asked for."""
 
-
-class _Rows:
-    """The rows of one call, in the order they are added."""
-
-    def __init__(self) -> None:
-        self._tokens: list[NDArray[np.int32]] = []
-        self._positions: list[NDArray[np.int32]] = []
-        self._streams: list[NDArray[np.int32]] = []
-        self._outputs: list[NDArray[np.int8]] = []
-        self._wanted: dict[int, NDArray[np.intp]] = {}
-        self._place: dict[int, int] = {}
-
-    def add(self, span: Span, *, pad: bool) -> None:
-        n = span.n + pad
-        tokens = span.sequence.pending_tokens(span.n)
-        outputs = span.outputs
-        if pad:
-            # Any token does; its own row is never read. Both rows are put out so that no output is alone.
-            tokens, outputs = np.append(tokens, tokens[-1]), np.append(outputs, np.int8(1))
-        self._place[id(span)] = len(self._tokens)
-        self._tokens.append(tokens)
-        self._positions.append(np.arange(span.start, span.start + n, dtype=np.int32))
-        self._streams.append(np.full(n, _stream_id(span), dtype=np.int32))
-        self._outputs.append(outputs.copy())
-        self._wanted[id(span)] = np.flatnonzero(span.outputs)
-
-    def double_lone_outputs(self) -> None:
-        """Give each micro-batch with a single output row a second one."""
-        for run in self._runs():
-            if sum(int(self._outputs[i].sum()) for i in run) == 1:
-                spare = next((outputs for i in run if not (outputs := self._outputs[i]).all()), None)
-                if spare is not None:  # none: a lone row that need not be exact
-                    spare[np.flatnonzero(spare == 0)[-1]] = 1
-
-    def _runs(self) -> list[list[int]]:
-        """Numbers of the spans that share a micro-batch."""
-        runs: list[list[int]] = []
-        for i, streams in enumerate(self._streams):
-            if runs and int(streams[0]) == int(self._streams[i - 1][0]) + 1:
-                runs[-1].append(i)
-            else:
-                runs.append([i])
-        return runs
-
-    def arrays(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.int8]]:
-        """(tokens, positions, streams, outputs) of all rows."""
-        return (
-            np.concatenate(self._tokens, dtype=np.int32),
-            np.concatenate(self._positions),
-            np.concatenate(self._streams),
-            np.concatenate(self._outputs),
+    @classmethod
+    def of(cls, span: Span) -> "_Piece":
+        """A span and, behind it, the rows that are thrown away. Any token does for those."""
+        tokens, n_more = span.sequence.pending_tokens(span.n), span.n_rows - span.n
+        return cls(
+            stream=_stream_id(span),
+            tokens=np.append(tokens, np.repeat(tokens[-1:], n_more)),
+            positions=np.arange(span.start, span.start + span.n_rows, dtype=np.int32),
+            outputs=np.append(span.outputs, np.zeros(n_more, dtype=np.int8)),
+            n_kept=span.n,
+            wanted=np.flatnonzero(span.outputs),
         )
 
-    def take(self, span: Span, logits: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The rows of `logits` that a span asked for."""
-        place = self._place[id(span)]
-        before = sum(int(outputs.sum()) for outputs in self._outputs[:place])
-        put_out = np.flatnonzero(self._outputs[place])
-        if len(put_out) == len(self._wanted[id(span)]):
-            return logits[before : before + len(put_out)]
-        return logits[before + np.searchsorted(put_out, self._wanted[id(span)])]
+    @classmethod
+    def visitor(cls, stream: int, end: int, tokens: NDArray[np.int32]) -> "_Piece":
+        """One row behind the content of a stream that has nothing to compute."""
+        return cls(stream, tokens.copy(), np.array([end], dtype=np.int32), np.ones(1, dtype=np.int8), n_kept=0)
+
+
+def _runs(pieces: list[_Piece]) -> list[list[_Piece]]:
+    """Pieces that share a micro-batch: llama.cpp computes each run of consecutive stream ids apart."""
+    runs: list[list[_Piece]] = []
+    for piece in pieces:
+        if runs and piece.stream == runs[-1][-1].stream + 1:
+            runs[-1].append(piece)
+        else:
+            runs.append([piece])
+    return runs
+
+
+def _rows_of(pieces: list[_Piece], logits: NDArray[np.float32]) -> dict[int, NDArray[np.float32]]:
+    """Each stream's wanted rows of `logits`, which has a row for each output of each piece."""
+    found: dict[int, NDArray[np.float32]] = {}
+    start = 0
+    for piece in pieces:
+        put_out = np.flatnonzero(piece.outputs)
+        rows = logits[start : start + len(put_out)]
+        start += len(put_out)
+        # A view where nothing else was put out: rows of a large vocabulary are not copied without need.
+        found[piece.stream] = (
+            rows if len(put_out) == len(piece.wanted) else rows[np.searchsorted(put_out, piece.wanted)]
+        )
+    return found

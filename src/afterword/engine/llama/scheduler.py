@@ -2,7 +2,7 @@
 
 No prefill or decode phase: a sequence has tokens and `n_computed`, and each step gives it some of the difference.
 Steps that extend prompts and steps that sample take turns, so nobody's next token waits for more than one piece of
-somebody's prompt. So do the two kinds of pieces, so a short prompt does not wait for the end of a long one.
+somebody's prompt. So do the oldest prompt and the shortest, so neither waits for the end of the other.
 What is admitted finishes: its stream holds prompt and max_tokens by construction.
 
 Knows no model library, no threads and no clock. Engine thread only.
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from afterword.engine.llama.admission import Admission
 from afterword.engine.llama.commit import Committer, Counters, Message
+from afterword.engine.llama.company import SEVERAL
 from afterword.engine.llama.gaps import close_gap
-from afterword.engine.llama.kernels import ROW_MAX, TILE
 from afterword.engine.llama.kv import KVStreams
 from afterword.engine.llama.runner import Runner
 from afterword.engine.llama.sequence import Group, Sequence, Span
@@ -27,6 +27,9 @@ PROMPT_BUDGET = 512
 SHARED_BUDGET = 256
 """Prompt tokens in a step that delays somebody's next token."""
 
+STRETCH = 1.25
+"""How much longer a call may become to finish prompts that are a little longer than the one that leads."""
+
 
 class Scheduler:
     """The sequences of one engine and the order in which they are computed."""
@@ -37,7 +40,7 @@ class Scheduler:
         self._admission = Admission(kv, runner)
         self._committer = Committer(kv, log_softmax)
         self._prompts_went_last = False
-        self._tiled_went_last = False
+        self._oldest_led = False
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
         self.just_admitted: list[Sequence] = []
@@ -101,49 +104,43 @@ class Scheduler:
 
     def _plan(self) -> list[Span]:
         """All next tokens at once, or a piece of some prompts: whichever did not have the last turn."""
-        sampling = [s for s in self.running if s.n_pending == 1]
-        prompts = [s for s in self.running if s.n_pending > 1]
+        sampling = [s for s in self.running if not s.prefilling]
+        prompts = [s for s in self.running if s.prefilling]
         if sampling and (self._prompts_went_last or not prompts):
             self._prompts_went_last = False
-            return [_span(s, 1) for s in sampling]
+            return [_span(s, 1, 1) for s in sampling]
         if not prompts:
             return []
         self._prompts_went_last = True
-        return self._plan_prompts(prompts, SHARED_BUDGET if sampling else PROMPT_BUDGET)
+        self._oldest_led = not self._oldest_led
+        lead = prompts[0] if self._oldest_led else min(prompts, key=lambda s: s.n_pending)
+        budget = SHARED_BUDGET if sampling else PROMPT_BUDGET
+        return self._prompt_spans(lead, [s for s in prompts if s is not lead], budget)
 
-    def _plan_prompts(self, prompts: list[Sequence], budget: int) -> list[Span]:
-        """A piece of the oldest prompts of one kind; the kinds take turns, so a short prompt passes a long one."""
-        tiled = [s for s in prompts if _n_tiled_left(s)]
-        rows = [s for s in prompts if not _n_tiled_left(s)]
-        self._tiled_went_last = bool(tiled) and (not rows or not self._tiled_went_last)
-        return _tiled_spans(tiled, budget) if self._tiled_went_last else _row_spans(rows, budget)
+    def _prompt_spans(self, lead: Sequence, others: list[Sequence], budget: int) -> list[Span]:
+        """As much of one prompt as the budget allows, beside pieces of others that are about as long.
 
+        All pieces have the same number of rows, or llama.cpp would compute them apart; the shorter ones are filled up.
+        """
+        n_rows = max(SEVERAL, min(lead.n_pending, budget))
+        if not self._kv.can_cut:
+            return [_span(lead, min(lead.n_pending, budget), min(lead.n_pending, budget))]
+        chosen, most = [lead], STRETCH * n_rows
+        for other in others:
+            longer = other.n_pending if n_rows < other.n_pending <= most else n_rows
+            fits = (len(chosen) + 1) * longer <= budget
+            if fits and 2 * other.n_pending >= longer and self._have_room([*chosen, other], longer):
+                chosen.append(other)
+                n_rows = longer
+        return [_span(s, min(s.n_pending, n_rows), n_rows) for s in chosen]
 
-def _n_tiled_left(sequence: Sequence) -> int:
-    """Tokens that still go to the tiled kernel: a multiple of TILE, 0 once the tiled part is done."""
-    assert sequence.stream is not None
-    left = max(0, sequence.stream.tiled_end - sequence.n_computed)
-    assert left % TILE == 0
-    return left
-
-
-def _tiled_spans(sequences: list[Sequence], budget: int) -> list[Span]:
-    """Equal pieces of TILE or a multiple: unequal ones could be split below TILE by llama.cpp."""
-    chosen = sequences[: budget // TILE]
-    share = budget // len(chosen) // TILE * TILE
-    n = min(share, *(_n_tiled_left(s) for s in chosen))
-    return [_span(s, n) for s in chosen]
-
-
-def _row_spans(sequences: list[Sequence], budget: int) -> list[Span]:
-    """Equal pieces below TILE, as long as the oldest can use."""
-    n = min(ROW_MAX, sequences[0].n_pending)
-    chosen = [s for s in sequences if s.n_pending >= n][: budget // n]
-    return [_span(s, n) for s in chosen]
+    def _have_room(self, sequences: list[Sequence], n_rows: int) -> bool:
+        """Whether that many rows fit behind what each stream holds, those to be thrown away included."""
+        return all(s.n_computed + n_rows <= self._kv.capacity for s in sequences)
 
 
-def _span(sequence: Sequence, n: int) -> Span:
-    return Span(sequence, sequence.n_computed, n, _outputs(sequence, n))
+def _span(sequence: Sequence, n: int, n_rows: int) -> Span:
+    return Span(sequence, sequence.n_computed, n, n_rows, _outputs(sequence, n))
 
 
 def _outputs(sequence: Sequence, n: int) -> NDArray[np.int8]:

@@ -88,10 +88,11 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The slice of one sequence that goes into a step."""
+    """The slice of one sequence that goes into a step: n tokens in `n_rows` rows, the rest of which are thrown away."""
 
     sequence: Sequence
     start: int
     n: int
+    n_rows: int
     outputs: NDArray[np.int8]
     """(n,) 1 where the logits after that token are wanted."""
