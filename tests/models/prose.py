@@ -1,4 +1,4 @@
-"""A text of some 600 tokens, long enough to be cut into tiles, and prompts made of it."""
+"""A text of some 600 tokens, too long for one micro-batch, and prompts made of it."""
 
 PROSE = """\
 The lighthouse at Carrow Point had not been lit for eleven years when Ada Merrin bought it, with the house beside it and

@@ -35,6 +35,8 @@ class Tiny:
 
     weights: str = "F32"
     """A key of `FILE_TYPES`."""
+    floats: frozenset[str] = frozenset()
+    """Names of tensors that stay F32."""
     context: int = 1024
     add_bos: bool = False
     infill: bool = False
@@ -66,7 +68,7 @@ def write_tiny(directory: Path, tiny: Tiny) -> Path:
     _add_vocabulary(writer, tiny)
     kind = FILE_TYPES[tiny.weights][0]
     for name, values in _tensors(tiny).items():
-        if values.ndim == 1 or kind == GGMLQuantizationType.F32:
+        if values.ndim == 1 or kind == GGMLQuantizationType.F32 or name in tiny.floats:
             writer.add_tensor(name, values)
         else:
             writer.add_tensor(name, quantize(values, kind), raw_dtype=kind)

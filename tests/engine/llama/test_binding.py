@@ -92,6 +92,13 @@ def test_position_out_of_order_is_an_error_not_an_answer(context: LlamaContext, 
         decode(context, 0, len(TEXT) - 2, NEXT)
 
 
+def test_length_is_that_of_each_stream(context: LlamaContext) -> None:
+    decode(context, 0, 0, TEXT)
+    decode(context, 2, 0, NEXT)
+    context.truncate(0, 7)
+    assert [context.length(stream) for stream in range(4)] == [7, 0, 2, 0]
+
+
 def test_truncated_stream_goes_on_from_the_cut(context: LlamaContext, expected: bytes) -> None:
     decode(context, 0, len(TEXT), OTHER)
     assert context.truncate(0, len(TEXT))

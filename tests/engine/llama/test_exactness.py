@@ -1,122 +1,243 @@
-"""What `kernels.py` and `runner.py` build on, checked on real weights: which cuts, moves and neighbours keep bits."""
+"""What `company.py` and `runner.py` build on, checked on real weights: which cuts, moves and neighbours keep bits."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.fakes import complete, generation_request
-from tests.models.prose import PROSE
+from tests.engine.llama.desk import Desk, ask
 from tests.models.tiny import Tiny, write_tiny
 
 from afterword.defaults import DEFAULT_MODEL
 from afterword.engine.llama.binding import LlamaContext, LlamaModel
-from afterword.engine.llama.engine import LlamaEngine
+from afterword.engine.llama.kv import Stream
 from afterword.engine.llama.runner import LlamaRunner
+from afterword.engine.llama.sequence import Span
 from afterword.models import model_file
 
-N_CELLS = 512
+N_CELLS = 1024
+N_STREAMS = 4
+"""Streams for sequences; the context has one more, as with float weights."""
+
+FLOATS = ("F32", "F16", "BF16")
+DEFAULT = pytest.param("default", marks=pytest.mark.model)
 
 
-@pytest.fixture(scope="module", params=["Q8_0", "Q4_0", pytest.param("default", marks=pytest.mark.model)])
-def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaContext]:
-    """Four streams on quantised weights, where one row is computed like several."""
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A model's context, and what an engine would tell its runner."""
+
+    context: LlamaContext
+    float_weights: bool
+
+
+@pytest.fixture(scope="module", params=[*FLOATS, "Q8_0", "Q4_0", DEFAULT])
+def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    """Five streams of one kind of weights."""
     if request.param == "default":
         path = model_file(DEFAULT_MODEL.name)
     else:
         path = write_tiny(tmp_path_factory.mktemp("tiny"), Tiny(request.param))
     model = LlamaModel(path)
-    opened = LlamaContext(model, n_streams=4, n_ctx_stream=N_CELLS, n_batch=N_CELLS, n_threads=1)
-    yield opened
-    opened.close()
+    context = LlamaContext(model, n_streams=N_STREAMS + 1, n_ctx_stream=N_CELLS, n_batch=512, n_threads=1)
+    yield Opened(context, model.float_weights)
+    context.close()
     model.close()
 
 
 @pytest.fixture
-def context(opened: LlamaContext) -> LlamaContext:
+def context(opened: Opened) -> LlamaContext:
     """The module's context with empty streams."""
-    for stream in range(opened.n_streams):
-        opened.truncate(stream, 0)
-    return opened
+    for stream in range(opened.context.n_streams):
+        opened.context.truncate(stream, 0)
+    return opened.context
 
 
-TOKENS = [3 + 17 * place % 251 for place in range(N_CELLS)]
-OTHERS = [5 + 29 * place % 241 for place in range(N_CELLS)]
+@pytest.fixture
+def runner(opened: Opened, context: LlamaContext) -> LlamaRunner:
+    """A runner as an engine would have it, over the empty streams."""
+    return LlamaRunner(context, float_weights=opened.float_weights)
 
 
-def run(context: LlamaContext, *pieces: tuple[int, int, list[int]]) -> NDArray[np.float32]:
-    """Decode (stream, start, tokens) pieces in one call; the logits after each piece's last token."""
-    ends = [np.arange(len(tokens)) == len(tokens) - 1 for _, _, tokens in pieces]
+TOKENS, OTHERS = np.random.default_rng(0).integers(0, 256, (2, N_CELLS)).tolist()
+
+
+def decode(
+    context: LlamaContext, *pieces: tuple[int, int, list[int]], outputs: list[int] | None = None
+) -> NDArray[np.float32]:
+    """Decode (stream, start, tokens) pieces in one call; the logits after each token, or those asked for."""
+    n = sum(len(tokens) for _, _, tokens in pieces)
     return context.decode(
         np.concatenate([np.array(tokens, dtype=np.int32) for _, _, tokens in pieces]),
         np.concatenate([np.arange(start, start + len(t), dtype=np.int32) for _, start, t in pieces]),
         np.concatenate([np.full(len(t), stream, dtype=np.int32) for stream, _, t in pieces]),
-        np.concatenate(ends).astype(np.int8),
-    ).copy()
+        np.ones(n, dtype=np.int8) if outputs is None else np.array(outputs, dtype=np.int8),
+    )
 
 
-def fill(context: LlamaContext, stream: int, cut: list[int], tokens: list[int]) -> bytes:
-    """Compute the beginning of `tokens` in pieces of the lengths `cut`; the bits of the last token's logits."""
-    start = 0
+def bits(logits: NDArray[np.float32]) -> list[bytes]:
+    """A digest of each row."""
+    return [blake2b(row.tobytes(), digest_size=16).digest() for row in logits]
+
+
+def fill(context: LlamaContext, stream: int, cut: list[int], tokens: list[int]) -> list[bytes]:
+    """Compute the beginning of `tokens` in pieces of the lengths `cut`; the bits of all rows."""
+    start, found = 0, []
     for n in cut:
-        last = run(context, (stream, start, tokens[start : start + n]))
+        found += bits(decode(context, (stream, start, tokens[start : start + n])))
         start += n
-    return last.tobytes()
+    return found
 
 
 @pytest.mark.parametrize(
     ("cut", "whole"),
     [
-        pytest.param([64, 64, 17], [128, 17], id="tiles"),
-        pytest.param([64, 128, 64, 9], [256, 9], id="uneven-tiles"),
-        pytest.param([20, 20], [40], id="rows"),
-        pytest.param([1] * 40, [40], id="single-rows"),
-        pytest.param([63, 1, 30, 33], [60, 60, 7], id="rows-beyond-a-tile"),
-        pytest.param([128, 63], [64, 64, 1, 20, 41, 1], id="rows-after-tiles"),
+        pytest.param([100, 100], [200], id="halves"),
+        pytest.param([2] * 40, [80], id="pairs"),
+        pytest.param([3, 2, 5, 2, 7, 61], [80], id="odd-lengths"),
+        pytest.param([63, 64, 65, 2], [194], id="around-64"),
+        pytest.param([254, 2, 2, 42], [300], id="around-256"),
+        pytest.param([510, 2, 2, 46], [280, 280], id="beyond-512"),
     ],
 )
-def test_cuts_within_one_kernel_change_nothing(context: LlamaContext, cut: list[int], whole: list[int]) -> None:
+def test_cuts_in_pieces_of_several_rows_change_nothing(context: LlamaContext, cut: list[int], whole: list[int]) -> None:
     assert fill(context, 0, cut, TOKENS) == fill(context, 1, whole, TOKENS)
 
 
+@pytest.mark.parametrize("opened", [*FLOATS, DEFAULT], indirect=True)
+def test_prompt_computed_row_by_row_would_have_other_bits(context: LlamaContext) -> None:
+    # Why prompts go in company; and the proof that the tests here could tell.
+    assert fill(context, 0, [1] * 80, TOKENS) != fill(context, 1, [80], TOKENS)
+
+
+@pytest.mark.parametrize("n_rows", [2, 40])
 @pytest.mark.parametrize("others", [[1], [2], [1, 2, 3]], ids=["next", "apart", "all"])
-def test_neighbours_change_nothing(context: LlamaContext, others: list[int]) -> None:
-    fill(context, 0, [64, 20], TOKENS)
-    alone = run(context, (0, 84, TOKENS[84:86]))[0].tobytes()
+def test_pieces_have_the_same_bits_alone_and_beside_pieces(
+    context: LlamaContext, others: list[int], n_rows: int
+) -> None:
+    fill(context, 0, [84], TOKENS)
+    alone = bits(decode(context, (0, 84, TOKENS[84 : 84 + n_rows])))
     context.truncate(0, 84)
     for stream in others:
         fill(context, stream, [50, 10 * stream], OTHERS)
-    beside = run(context, (0, 84, TOKENS[84:86]), *((s, 50 + 10 * s, OTHERS[300 : 300 + 2]) for s in others))[0]
-    assert beside.tobytes() == alone
+    pieces = [(stream, 50 + 10 * stream, OTHERS[300 : 300 + n_rows]) for stream in others]
+    assert bits(decode(context, (0, 84, TOKENS[84 : 84 + n_rows]), *pieces))[:n_rows] == alone
 
 
-def test_tiles_beside_tiles_change_nothing(context: LlamaContext) -> None:
-    alone = run(context, (0, 0, TOKENS[:64]))[0].tobytes()
+def single(stream: int, n: int, token: int) -> Span:
+    """The step of a sequence that holds n tokens on a stream and has just sampled one."""
+    group, _ = Desk(1).add(ask((0,) * n))
+    (sequence,) = group.sequences
+    sequence.stream = Stream(stream, np.zeros(0, dtype=np.int32))
+    sequence.n_computed, sequence.last_token = n, token
+    return Span(sequence, n, 1, 1, np.ones(1, dtype=np.int8))
+
+
+def sampled(
+    runner: LlamaRunner, context: LlamaContext, lengths: dict[int, int], n_steps: int
+) -> dict[int, list[bytes]]:
+    """Single rows behind the {stream: n} tokens of some streams, step by step together, and cut off again.
+
+    Each stream's tokens are the same whichever others there are.
+    """
+    found: dict[int, list[bytes]] = {stream: [] for stream in lengths}
+    for step in range(n_steps):
+        spans = [single(stream, n + step, TOKENS[900 + 7 * stream + step]) for stream, n in lengths.items()]
+        for computed in runner.forward(spans):
+            held = computed.span.sequence.stream
+            assert held is not None
+            found[held.id] += bits(computed.logits)
+    for stream, n in lengths.items():
+        assert context.length(stream) == n + n_steps
+        runner.truncate(stream, n)
+    return found
+
+
+LENGTHS = {0: 30, 1: 254, 2: 300, 3: 560}
+"""What the streams hold below: a short one, one that grows past 256 cells, and one beyond 512."""
+
+
+def test_single_rows_have_the_same_bits_alone_and_beside_others(runner: LlamaRunner, context: LlamaContext) -> None:
+    alone: dict[int, list[bytes]] = {}
+    for stream, n in LENGTHS.items():
+        fill(context, stream, [n // 2, n - n // 2], TOKENS if stream % 2 == 0 else OTHERS)
+        alone |= sampled(runner, context, {stream: n}, 4)  # the stream next door is empty yet
+    for stream, n in LENGTHS.items():
+        assert sampled(runner, context, {stream: n}, 4)[stream] == alone[stream], "idle streams beside it"
+    for together in ((0, 1), (0, 2), (1, 3), (2, 3), (0, 2, 3), (0, 1, 2, 3)):
+        lengths = {stream: LENGTHS[stream] for stream in together}
+        assert sampled(runner, context, lengths, 4) == {stream: alone[stream] for stream in together}
+
+
+@pytest.mark.parametrize("stream", range(N_STREAMS))
+def test_single_row_leaves_idle_streams_as_they_are(runner: LlamaRunner, context: LlamaContext, stream: int) -> None:
+    others = [other for other in range(N_STREAMS) if other != stream]
+    for other in others:
+        fill(context, other, [60, 40], OTHERS)
+    fill(context, stream, [50], TOKENS)
+    before = [bytes(context.snapshot(other)) for other in others]
+    expected = [goes_on(context, other, 100) for other in others]
+    sampled(runner, context, {stream: 50}, 3)
+    assert [context.length(other) for other in range(N_STREAMS + 1)] == [
+        *(50 if other == stream else 100 for other in range(N_STREAMS)),
+        0,
+    ]
+    assert [goes_on(context, other, 100) for other in others] == expected
+    assert [bytes(context.snapshot(other)) for other in others] == before
+
+
+def prompt_piece(stream: int, start: int, n: int, n_rows: int, *, last: bool) -> Span:
+    """n tokens of a prompt in `n_rows` rows; `last` asks for the logits after its end only, else all are wanted."""
+    group, _ = Desk(1).add(ask(tuple(TOKENS)))
+    (sequence,) = group.sequences
+    sequence.stream, sequence.n_computed = Stream(stream, np.zeros(0, dtype=np.int32)), start
+    outputs = np.ones(n, dtype=np.int8)
+    outputs[: n - 1] = not last
+    return Span(sequence, start, n, n_rows, outputs)
+
+
+@pytest.mark.parametrize("n_rows", [2, 3, 64])
+@pytest.mark.parametrize("start", [0, 99, 255, 540])
+def test_token_filled_up_to_several_rows_has_the_bits_it_has_within_a_prompt(
+    runner: LlamaRunner, context: LlamaContext, start: int, n_rows: int
+) -> None:
+    whole = fill(context, 0, [start // 2 + 3, start - start // 2 + 3], TOKENS)
+    context.truncate(0, start)
+    (computed,) = runner.forward([prompt_piece(0, start, 1, n_rows, last=True)])
+    assert bits(computed.logits) == whole[start : start + 1]
+    assert context.length(0) == start + 1
+    # And what it leaves behind is what the prompt would have left.
+    assert bits(decode(context, (0, start + 1, TOKENS[start + 1 : start + 6]))) == whole[start + 1 :]
+
+
+def test_last_row_has_the_same_bits_however_many_are_put_out(runner: LlamaRunner, context: LlamaContext) -> None:
+    (every,) = runner.forward([prompt_piece(0, 0, 50, 50, last=False)])
+    expected = bits(every.logits)[-1]
     context.truncate(0, 0)
-    beside = run(context, (0, 0, TOKENS[:64]), (1, 0, OTHERS[:64]), (3, 0, OTHERS[64:128]))[0].tobytes()
-    assert beside == alone
+    (last,) = runner.forward([prompt_piece(0, 0, 50, 50, last=True)])
+    assert bits(last.logits) == [expected]
 
 
-def goes_on(context: LlamaContext, stream: int, n: int) -> bytes:
+def goes_on(context: LlamaContext, stream: int, n: int) -> list[bytes]:
     """The bits of the logits after two more tokens behind the n of a stream, which is left as it was."""
-    bits = run(context, (stream, n, TOKENS[n : n + 2])).tobytes()
+    found = bits(decode(context, (stream, n, TOKENS[n : n + 2])))
     context.truncate(stream, n)
-    return bits
+    return found
 
 
-@pytest.mark.parametrize("n", [100, 400], ids=["short", "long"])
-def test_copies_keep_bits(context: LlamaContext, n: int) -> None:
-    runner = LlamaRunner(context, float_weights=False)
-    fill(context, 1, [64, n - 64], TOKENS)
+@pytest.mark.parametrize("n", [100, 600], ids=["short", "long"])
+def test_copies_keep_bits(runner: LlamaRunner, context: LlamaContext, n: int) -> None:
+    fill(context, 1, [90, n - 90], TOKENS)
     expected = goes_on(context, 1, n)
-    run(context, (1, n, OTHERS[:50]))
+    decode(context, (1, n, OTHERS[:50]))
     for target in (0, 2, 3):
         runner.copy(1, target, n)
     assert [goes_on(context, stream, n) for stream in (0, 2, 3)] == [expected] * 3
 
 
-def test_exchanged_streams_keep_bits(context: LlamaContext) -> None:
-    runner = LlamaRunner(context, float_weights=False)
+def test_exchanged_streams_keep_bits(runner: LlamaRunner, context: LlamaContext) -> None:
     fill(context, 0, [64, 36], TOKENS)
     fill(context, 2, [64, 64, 22], TOKENS)
     expected = goes_on(context, 0, 100), goes_on(context, 2, 150)
@@ -124,8 +245,7 @@ def test_exchanged_streams_keep_bits(context: LlamaContext) -> None:
     assert (goes_on(context, 2, 100), goes_on(context, 0, 150)) == expected
 
 
-def test_exchange_right_after_a_copy_moves_the_copy(context: LlamaContext) -> None:
-    runner = LlamaRunner(context, float_weights=False)
+def test_exchange_right_after_a_copy_moves_the_copy(runner: LlamaRunner, context: LlamaContext) -> None:
     fill(context, 0, [64, 336], TOKENS)
     fill(context, 2, [30], OTHERS)
     expected = goes_on(context, 0, 400)
@@ -134,8 +254,9 @@ def test_exchange_right_after_a_copy_moves_the_copy(context: LlamaContext) -> No
     assert goes_on(context, 1, 400) == expected
 
 
-def test_copy_from_a_stream_that_was_just_copied_to_takes_its_new_content(context: LlamaContext) -> None:
-    runner = LlamaRunner(context, float_weights=False)
+def test_copy_from_a_stream_that_was_just_copied_to_takes_its_new_content(
+    runner: LlamaRunner, context: LlamaContext
+) -> None:
     fill(context, 0, [64, 36], OTHERS)
     fill(context, 2, [64, 336], TOKENS)
     context.truncate(2, 100)
@@ -146,16 +267,3 @@ def test_copy_from_a_stream_that_was_just_copied_to_takes_its_new_content(contex
     runner.copy(2, 0, 300)
     runner.copy(0, 3, 100)
     assert goes_on(context, 3, 100) == expected
-
-
-@pytest.mark.model
-async def test_request_without_a_seed_reuses_more_and_stays_close(default_engine: LlamaEngine) -> None:
-    prompt = default_engine.tokenizer.encode("Unseeded. " + PROSE, add_bos=False, parse_special=False)[:280]
-    scoring = {"max_tokens": 0, "prompt_logprobs": 0}
-    await complete(default_engine, generation_request(prompt[:150], **scoring))
-    free = await complete(default_engine, generation_request(prompt, reproducible=False, **scoring))
-    seeded = await complete(default_engine, generation_request(prompt, **scoring))
-    assert (free.prompt.n_cached, seeded.prompt.n_cached) == (149, 64)
-    assert free.prompt.scores is not None
-    assert seeded.prompt.scores is not None
-    assert abs(free.prompt.scores.logprobs - seeded.prompt.scores.logprobs).max() < 1.0

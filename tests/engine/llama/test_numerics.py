@@ -18,9 +18,6 @@ from afterword.engine.llama.engine import LlamaEngine
 from afterword.models import model_file
 
 N_SCORED = 300
-N_TILED = 192
-"""Tokens of a prompt of 300 that go to the tiled kernel: 64 * (300 // 64 - 1)."""
-
 ROUNDING = 2e-6
 """Most that a log-probability differs from the float64 softmax of the same logits."""
 
@@ -31,7 +28,7 @@ class Reference:
     def __init__(self) -> None:
         path = str(model_file(DEFAULT_MODEL.name))
         self._llama: Any = Llama(
-            path, n_ctx=512, n_batch=512, n_threads=1, logits_all=True, flash_attn=True, verbose=False
+            path, n_ctx=512, n_batch=512, n_threads=1, logits_all=True, flash_attn=False, verbose=False
         )
 
     def logprobs(self, *calls: list[int]) -> NDArray[np.float64]:
@@ -44,8 +41,10 @@ class Reference:
         result: NDArray[np.float64] = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
         return result
 
-    def go_on(self, n: int) -> list[tuple[int, float]]:
-        """The likeliest n next tokens, one after the other, with their log-probabilities."""
+    def go_on(self, n: int, *, at: int) -> list[tuple[int, float]]:
+        """The likeliest n tokens after the first `at`, one after the other, with their log-probabilities."""
+        self._llama.n_tokens = at
+        self._llama._ctx.kv_cache_seq_rm(-1, at, -1)
         found = []
         for _ in range(n):
             row = self._llama.scores[self._llama.n_tokens - 1].astype(np.float64)
@@ -81,12 +80,13 @@ def columns(scores: PromptScores, k: int) -> PromptScores:
 
 
 @pytest.mark.model
+@pytest.mark.parametrize("cut", [(300,), (2, 150, 148)], ids=["whole", "cut"])
 async def test_prompt_scores_are_llama_cpps_own(
-    default_engine: LlamaEngine, reference: Reference, prompt: list[int]
+    default_engine: LlamaEngine, reference: Reference, prompt: list[int], cut: tuple[int, ...]
 ) -> None:
     _, scores = await score(default_engine, prompt, 5)
-    tail = prompt[N_TILED:]
-    expected = reference.logprobs(prompt[:N_TILED], tail[:54], tail[54:])[:-1]
+    ends = np.cumsum(cut).tolist()
+    expected = reference.logprobs(*(prompt[end - n : end] for n, end in zip(cut, ends, strict=True)))[:-1]
     rows = np.arange(N_SCORED - 1)
     np.testing.assert_allclose(scores.logprobs, expected[rows, prompt[1:]], rtol=0, atol=ROUNDING)
     likeliest = np.sort(np.partition(expected, -5, axis=1)[:, -5:])[:, ::-1]
@@ -95,23 +95,26 @@ async def test_prompt_scores_are_llama_cpps_own(
 
 
 @pytest.mark.model
-async def test_prompt_scores_stay_close_however_llama_cpp_is_called(
+async def test_prompt_scores_stay_close_to_llama_cpp_called_token_by_token(
     default_engine: LlamaEngine, reference: Reference, prompt: list[int]
 ) -> None:
-    _, scores = await score(default_engine, prompt, 0)
-    expected = reference.logprobs(prompt)[np.arange(N_SCORED - 1), prompt[1:]]
-    assert scores.logprobs.sum() == pytest.approx(expected.sum(), rel=1e-3)
+    start = prompt[:100]
+    _, scores = await score(default_engine, start, 0)
+    expected = reference.logprobs(*([token] for token in start))[np.arange(99), start[1:]]
+    assert scores.logprobs.sum() == pytest.approx(expected.sum(), rel=5e-3)
     np.testing.assert_allclose(scores.logprobs, expected, rtol=0, atol=1.0)
 
 
 @pytest.mark.model
+@pytest.mark.parametrize("n_prompt", [100, 1], ids=["prompt", "one-token"])
 async def test_greedy_continuation_is_llama_cpps_own(
-    default_engine: LlamaEngine, reference: Reference, prompt: list[int]
+    default_engine: LlamaEngine, reference: Reference, prompt: list[int], n_prompt: int
 ) -> None:
-    start = prompt[:100]
+    start = prompt[:n_prompt]
     told = await complete(default_engine, generation_request(start, max_tokens=20, logprobs=0))
-    reference.logprobs(start[:63], start[63:])
-    expected = reference.go_on(20)
+    # A second token, cut off again: a prompt of one token goes in company too.
+    reference.logprobs([*start, start[-1]])
+    expected = reference.go_on(20, at=n_prompt)
     assert [token.id for token in told.tokens()] == [token for token, _ in expected]
     logprobs = [token.logprob for token in told.tokens()]
     np.testing.assert_allclose(logprobs, [logprob for _, logprob in expected], rtol=0, atol=ROUNDING)
@@ -141,13 +144,13 @@ def tiny_prompt(engine: LlamaEngine, n: int) -> list[int]:
 @pytest.mark.parametrize(
     ("n_first", "n_longer", "n_cached"),
     [
-        pytest.param(100, 120, 99, id="both-without-tiles"),
-        pytest.param(300, 310, 299, id="same-cut"),
-        pytest.param(300, 350, 192, id="longer-cut"),
-        pytest.param(100, 400, 0, id="cut-instead-of-none"),
+        pytest.param(100, 120, 99, id="a-little-longer"),
+        pytest.param(100, 400, 99, id="much-longer"),
+        pytest.param(300, 301, 299, id="by-one-token"),
+        pytest.param(2, 300, 1, id="after-two-tokens"),
     ],
 )
-async def test_longer_prompt_reuses_what_it_would_have_computed_itself(
+async def test_longer_prompt_reuses_all_rows_of_a_shorter_one(
     tiny_pair: tuple[LlamaEngine, LlamaEngine], n_first: int, n_longer: int, n_cached: int
 ) -> None:
     tried, fresh = tiny_pair

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +23,8 @@ from afterword.engine.llama.engine import LlamaEngine
 from afterword.engine.request import GenerationRequest, Sampling
 from afterword.models import Registry, ServedModel
 
-LENGTHS = (5, 9, 17, 40, 63, 64, 65, 90, 127, 128, 129, 150, 191, 192, 230, 256, 257, 300, 350, 400)
-"""Tokens of the prompts: around the tiles' edges and around 256, from where a lone row is computed otherwise."""
+LENGTHS = (1, 2, 3, 9, 17, 40, 63, 64, 65, 90, 127, 128, 150, 192, 230, 255, 256, 257, 350, 400)
+"""Tokens of the prompts: the shortest, and around the 256 cells by which llama.cpp's attention grows."""
 
 Bits = list[tuple[object, ...]]
 
@@ -93,11 +94,11 @@ async def test_seeded_answers_keep_their_bits_in_a_crowd(weights: str) -> None:
 
 
 @pytest.mark.parametrize("weights", ["F32", "BF16", "Q8_0"])
-@pytest.mark.parametrize("n_prompt", [250, 300, 520, 700])
-async def test_lone_row_beyond_256_tokens_keeps_its_bits_beside_others(weights: str, n_prompt: int) -> None:
-    # A lone row's attention is split among threads, so one thread would not show the difference.
+@pytest.mark.parametrize("n_prompt", [1, 250, 300, 520, 700])
+async def test_lone_sequence_keeps_its_bits_beside_others(weights: str, n_prompt: int) -> None:
+    # Two threads: what a single row's work is split into must not show either.
     async with open_tiny(Tiny(weights), context=1000, parallel=8, threads=2) as engine:
-        first, *others = seeded_requests(engine, (n_prompt, n_prompt - 10, n_prompt + 10), 24)
+        first, *others = seeded_requests(engine, (n_prompt, n_prompt + 5, n_prompt + 10), 24)
         request = replace(first, n_candidates=1)
         alone = await answer(engine, request)
         together = await all_at_once(engine, [request, *others])
@@ -131,6 +132,55 @@ async def test_prefix_cached_by_requests_without_a_seed_changes_no_seeded_answer
         for n in (499, 500, 450, 100):
             await complete(used, generation_request(request.prompt[:n], reproducible=False, prompt_logprobs=2))
         assert await answer(used, request) == await answer(fresh, request)
+
+
+async def reusing_what_was_sampled(engine: Engine, text: Sequence[int]) -> tuple[GenerationRequest, list[int]]:
+    """Requests without a seed, each after the other's answer; a seeded request for all of it, and what each reused.
+
+    The second one's prompt is computed behind sampled tokens: it was processed as a prompt, but is nobody else's.
+    """
+    begun = await complete(engine, generation_request(text[:100], reproducible=False, max_tokens=40, logprobs=0))
+    said = [token.id for token in begun.tokens()]
+    longer = [*text[:100], *said[:30], (said[30] + 1) % 256, *text[100:160]]
+    went_on = await complete(engine, generation_request(longer, reproducible=False, max_tokens=4))
+    request = generation_request(
+        [*longer, *text[160:180]],
+        n_candidates=2,
+        max_tokens=16,
+        sampling=Sampling(temperature=1.0),
+        seed=3,
+        logprobs=3,
+    )
+    return request, [begun.prompt.n_cached, went_on.prompt.n_cached]
+
+
+@pytest.mark.parametrize("weights", FILE_TYPES)
+async def test_seeded_request_reuses_nothing_that_was_sampled_or_came_after(weights: str) -> None:
+    async with open_tiny(Tiny(weights), parallel=1) as fresh, open_tiny(Tiny(weights), parallel=4) as used:
+        text = used.tokenizer.encode(PROSE, add_bos=False, parse_special=False)
+        request, n_reused = await reusing_what_was_sampled(used, text)
+        assert n_reused == [0, 130]
+        told = await complete(used, request)
+        assert told.prompt.n_cached == 100
+        assert bits(told, 2) == await answer(fresh, request)
+        again = await complete(used, request)
+        assert again.prompt.n_cached == len(request.prompt) - 1, "now it is there as a prompt"
+        assert bits(again, 2) == bits(told, 2)
+
+
+@pytest.mark.model
+async def test_seeded_request_to_the_default_model_reuses_nothing_that_was_sampled(
+    default_engine: LlamaEngine, cache_dir: Path
+) -> None:
+    text = default_engine.tokenizer.encode("Sampled. " + PROSE, add_bos=False, parse_special=False)
+    request, n_reused = await reusing_what_was_sampled(default_engine, text)
+    assert n_reused[1] == 130
+    told = await complete(default_engine, request)
+    assert told.prompt.n_cached == 100
+    fresh = load_default(cache_dir, context=1024, parallel=2)
+    alone = await answer(fresh, request)
+    await fresh.aclose()
+    assert bits(told, 2) == alone
 
 
 def bodies(engine: Engine) -> list[dict[str, Any]]:
