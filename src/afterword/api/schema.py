@@ -192,6 +192,7 @@ _NO_KEY = {401: _answer("No API key, or a wrong one.", "Error")}
 _NO_MODEL = {404: _answer("No such model.", "Error")}
 _BAD_BODY = {
     400: _answer("The request breaks a rule; `param` names the field.", "Error"),
+    408: _answer("The body stopped coming for half a minute.", "Error"),
     413: _answer("The body is too large.", "Error"),
     415: _answer("The body has an encoding other than gzip.", "Error"),
 }

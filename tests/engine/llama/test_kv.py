@@ -173,6 +173,13 @@ def test_short_prefix_is_computed_again_rather_than_copied(n_shared: int, place:
     assert where(kv, demand((*words(n_shared), 64, 64))) == place
 
 
+def test_short_prefix_in_its_place_goes_before_an_equal_one_that_would_have_to_be_copied() -> None:
+    kv = KVStreams(2, 300)
+    fill(kv, 0, (*words(10), *words(200, 1)))
+    fill(kv, 1, (*words(10), *words(20, 2)))
+    assert where(kv, demand((*words(10), *words(5, 3)))) == (1, 10, None)
+
+
 def test_short_prefix_in_place_is_reused() -> None:
     kv = KVStreams(2, 300)
     fill(kv, 0, words(40))

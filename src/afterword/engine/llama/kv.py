@@ -119,10 +119,15 @@ class KVStreams:
         return sum(not s.running for s in self._streams)
 
     def best_reuse(self, demand: Demand) -> Reuse | None:
-        """The longest resident prefix that the demand may use; None if there is none."""
+        """The resident prefix that saves the demand most; None if there is none. Of equals, one in its place."""
         found = [Reuse(stream, self._n_usable(stream, demand)) for stream in self._streams if stream.n > 0]
-        best = max(found, key=lambda reuse: reuse.n, default=None)
+        best = max(found, key=self._worth, default=None)
         return None if best is None or best.n == 0 else best
+
+    def _worth(self, reuse: Reuse) -> tuple[int, bool, int]:
+        """Sorts reuses by what they save: nothing, if one is neither in its place nor worth a copy."""
+        in_place = self._in_place(reuse)
+        return reuse.n if in_place or reuse.n >= WORTH_COPYING else 0, in_place, reuse.n
 
     def _n_usable(self, stream: Stream, demand: Demand) -> int:
         """How much of a stream a demand can use. Its last token is always computed: its logits are needed."""
@@ -138,7 +143,7 @@ class KVStreams:
 
         The caller copies if `copy_from` is set, then calls `open` with the placement.
         """
-        if reuse is not None and not reuse.stream.running and self._in_place(reuse):
+        if reuse is not None and self._in_place(reuse):
             return Placement(reuse.stream, reuse.n, None)
         target = self._victim(None if reuse is None else reuse.stream)
         if target is None:
@@ -149,9 +154,8 @@ class KVStreams:
         return Placement(target, reuse.n, source)
 
     def _in_place(self, reuse: Reuse) -> bool:
-        """Whether cutting the stream loses little, or nothing else could take the sequence."""
-        lost = reuse.stream.n - reuse.n
-        return lost <= KEEP
+        """Whether nobody holds the stream and cutting it loses little."""
+        return not reuse.stream.running and reuse.stream.n - reuse.n <= KEEP
 
     def _victim(self, source: Stream | None) -> Stream | None:
         """The stream to overwrite: the lowest empty one, else the least recently used, the source last."""

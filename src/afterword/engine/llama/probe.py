@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from afterword.engine.llama.binding import LlamaContext
 
-N = 150
+N = 80
 """Tokens of the longest text that is compared; a context that cannot hold them does not get the promise."""
 
 N_LONE = 16
