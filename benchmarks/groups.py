@@ -4,11 +4,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 
-from benchmarks import growth, load, workloads
 from benchmarks.client import Client
 from benchmarks.servers import Shape
 from benchmarks.sizes import Sizes
 from benchmarks.workloads import Measures
+
+from benchmarks import growth, load, workloads
 
 Workload = Callable[[Client, Random, Sizes], Awaitable[Measures]]
 

@@ -1,14 +1,22 @@
 """Fixtures for tests of every layer."""
 
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
+import structlog
 from tests import live
 
 from afterword.engine.echo import EchoEngine
+
+
+@pytest.fixture(autouse=True)
+def _fresh_log() -> Iterator[None]:
+    """Undo what a test did to the process-wide log: the file it was pointed at may be closed by now."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture

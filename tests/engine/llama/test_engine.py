@@ -4,9 +4,11 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import structlog
 from tests.engine.llama.desk import WARM, words
 from tests.engine.llama.fake_runner import FakeRunner
 from tests.fakes import Told, complete, eventually, generation_request, tell
@@ -124,6 +126,16 @@ async def test_model_is_freed_by_the_thread_that_used_it() -> None:
         await complete(bench.engine, ask())
         assert bench.freed_on == []
     assert bench.freed_on == ["afterword-engine"]
+
+
+async def test_readers_hear_of_a_failure_though_the_log_cannot_be_written(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w") as closed:
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=closed))
+    async with opened() as bench:
+        bench.runner.fails_at = 1
+        with pytest.raises(EngineFailed):
+            await complete(bench.engine, ask())
+    assert bench.engine.stats().state == "failed"
 
 
 @pytest.mark.parametrize("fails_at", [1, 2, 5])

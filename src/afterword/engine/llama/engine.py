@@ -9,6 +9,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -136,11 +137,11 @@ class LlamaEngine:
             self._fail(EngineFailed("The engine is closed."))
             self._publish_stats("closed")
         except Exception as error:
-            log.error("engine failed", exc_info=error)
             failure = EngineFailed("The engine failed; the server's log has the cause.")
             failure.__cause__ = error
             self._fail(failure)
             self._publish_stats("failed")
+            _report("engine failed", error)
         finally:
             self._free()
 
@@ -162,10 +163,10 @@ class LlamaEngine:
         try:
             group.sequences = self._sequences_of(group)
         except Exception as error:  # whatever it is, it concerns this request alone
-            log.error("request failed", exc_info=error)
             failure = EngineFailed("The engine could not take this request; the server's log has the cause.")
             failure.__cause__ = error
             self._send([(group.reader, failure)])
+            _report("request failed", error)
             return
         self._groups[group] = None
         self._scheduler.add(group)
@@ -259,3 +260,9 @@ class LlamaEngine:
         )
         with self._changed:
             self._stats, self._n_posted = stats, self._n_posted - n_posted
+
+
+def _report(what: str, error: Exception) -> None:
+    """Log a failure. A log that cannot be written (its file is closed, its disk full) must not cost more requests."""
+    with suppress(Exception):
+        log.error(what, exc_info=error)
