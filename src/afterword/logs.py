@@ -5,8 +5,10 @@ Lines go to stderr. Prompts and completions are never logged.
 
 import logging
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from io import TextIOBase
+from typing import Literal, TextIO
 
 import structlog
 
@@ -60,9 +62,27 @@ def configure(log_format: LogFormat = "console", level: str = "info") -> None:
             *_rendering(log_format),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(file=_LastingFile(sys.stderr)),
         cache_logger_on_first_use=False,
     )
+
+
+class _LastingFile(TextIOBase):
+    """A text file that may be closed or lose its reader: what can no longer be written is dropped."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str, /) -> int:
+        """Write if it can be written; a log must never cost a request."""
+        with suppress(OSError, ValueError):
+            return self._file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """See `write`."""
+        with suppress(OSError, ValueError):
+            self._file.flush()
 
 
 def _rendering(log_format: LogFormat) -> list[structlog.typing.Processor]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -86,3 +87,12 @@ def test_a_traceback_does_not_show_what_variables_hold(capsys: pytest.CaptureFix
     written = capsys.readouterr().err
     assert "broke at 8" in written
     assert "my diary" not in written
+
+
+def test_log_that_can_no_longer_be_written_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (tmp_path / "log").open("w") as file:
+        monkeypatch.setattr("sys.stderr", file)
+        configure("json")
+        structlog.get_logger().warning("written")
+    structlog.get_logger().warning("dropped")
+    assert (tmp_path / "log").read_text().count("\n") == 1
