@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from io import TextIOBase
-from typing import Literal, TextIO
+from typing import Literal, TextIO, cast
 
 import structlog
 
@@ -62,7 +62,7 @@ def configure(log_format: LogFormat = "console", level: str = "info") -> None:
             *_rendering(log_format),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(file=_LastingFile(sys.stderr)),
+        logger_factory=structlog.PrintLoggerFactory(file=cast(TextIO, _LastingFile(sys.stderr))),
         cache_logger_on_first_use=False,
     )
 
