@@ -77,9 +77,11 @@ async def test_no_sequence_outlives_its_client(engine: LlamaEngine) -> None:
         gc.collect()
         return sum(isinstance(found, Sequence) for found in gc.get_objects())
 
+    # What other tests of the same process still hold is no matter here.
+    n_before = n_sequences()
     request = generation_request(range(40), n_candidates=2, max_tokens=100)
     for _ in range(100):
         await read_some(engine, request, 2)
     await complete(engine, generation_request([1, 2, 3], max_tokens=2))
     await eventually(lambda: is_quiet(engine))
-    assert n_sequences() <= 4
+    assert n_sequences() - n_before <= 4
