@@ -15,8 +15,11 @@ from afterword.engine.echo import EchoEngine
 @pytest.fixture(autouse=True)
 def _fresh_log() -> Iterator[None]:
     """Undo what a test did to the process-wide log: the file it was pointed at may be closed by now."""
+    before = structlog.get_config() if structlog.is_configured() else None
     yield
     structlog.reset_defaults()
+    if before is not None:
+        structlog.configure(**before)
 
 
 @pytest.fixture
