@@ -9,17 +9,16 @@ import pytest
 import structlog
 from tests import live
 
+from afterword import logs
 from afterword.engine.echo import EchoEngine
 
 
 @pytest.fixture(autouse=True)
 def _fresh_log() -> Iterator[None]:
-    """Undo what a test did to the process-wide log: the file it was pointed at may be closed by now."""
-    before = structlog.get_config() if structlog.is_configured() else None
+    """Log to stderr as the program does, whatever a test before did: the file it chose may be closed by now."""
+    logs.configure()
     yield
     structlog.reset_defaults()
-    if before is not None:
-        structlog.configure(**before)
 
 
 @pytest.fixture
