@@ -301,14 +301,16 @@ class Books(RuleBasedStateMachine):
     def claim(self, n: int, n_tail: int, reproducible: bool) -> None:
         asked = demand(words(n) + words(n_tail, 1), reproducible=reproducible)
         reuse = self.kv.best_reuse(asked)
-        longest = max(self._n_lawful(truth, asked) for truth in self.truth)
-        assert (0 if reuse is None else reuse.n) == longest
+        most = max(self._n_saved(stream, asked) for stream in self.kv)
+        if reuse is not None:
+            assert reuse.n == self._n_lawful(self.truth[reuse.stream.id], asked)
+        assert (0 if reuse is None else self._n_saved(reuse.stream, asked)) == most
         placement = self.kv.place(reuse)
         if placement is None:
             assert self.kv.n_free == 0
             return
         stream, n_reused = placement.stream, placement.n_reused
-        assert n_reused == longest or (n_reused == 0 and longest < 32)
+        assert n_reused >= most
         source = stream if placement.copy_from is None else placement.copy_from
         kept = self.truth[source.id][:n_reused]
         self.kv.open(placement)
@@ -354,6 +356,13 @@ class Books(RuleBasedStateMachine):
 
     def _pick_running(self, data: st.DataObject) -> Stream:
         return data.draw(st.sampled_from([stream for stream in self.kv if stream.running]))
+
+    def _n_saved(self, stream: Stream, asked: Demand) -> int:
+        """What using a stream saves: a prefix in its place, or one that is worth a copy."""
+        truth = self.truth[stream.id]
+        n = self._n_lawful(truth, asked)
+        in_place = not stream.running and len(truth) - n <= 64
+        return n if in_place or n >= 32 else 0
 
     def _n_lawful(self, truth: list[tuple[int, str]], asked: Demand) -> int:
         """Tokens of a stream that the demand could use, counted one by one."""
