@@ -58,11 +58,6 @@ class Chunk:
     n_tokens: int
     """Completion tokens sampled for the candidate so far, this chunk included; the end token excluded."""
 
-    def __add__(self, later: "Chunk") -> "Chunk":
-        """Both in one: what a slow reader gets."""
-        assert self.index == later.index
-        return Chunk(self.index, self.text + later.text, self.tokens + later.tokens, later.n_tokens)
-
 
 @dataclass(frozen=True, slots=True)
 class Finished:

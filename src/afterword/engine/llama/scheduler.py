@@ -122,9 +122,10 @@ class Scheduler:
 
         All pieces have the same number of rows, or llama.cpp would compute them apart; the shorter ones are filled up.
         """
-        n_rows = max(SEVERAL, min(lead.n_pending, budget))
+        n = min(lead.n_pending, budget)
         if not self._kv.can_cut:
-            return [_span(lead, min(lead.n_pending, budget), min(lead.n_pending, budget))]
+            return [_span(lead, n, n)]
+        n_rows = max(SEVERAL, n)
         chosen, most = [lead], STRETCH * n_rows
         for other in others:
             longer = other.n_pending if n_rows < other.n_pending <= most else n_rows
