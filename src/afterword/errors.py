@@ -6,6 +6,7 @@
     ├── NotAuthenticated      no key or a wrong one                                              401
     ├── NotPermitted          a good key that may not do this                                    403
     ├── ModelNotFound         no model of that name is registered                                404
+    ├── LimitExceeded         the key has used up what it may; carries when to come back         429
     ├── Overloaded            the waiting room is full; carries when to come back                503
     ├── EngineFailed          the engine broke; the cause stays in the log                       500
     └── ConfigurationError    a setting or a model file is wrong; ends the program at start
@@ -61,6 +62,17 @@ class ModelNotFound(AfterwordError):
     def __init__(self, name: str) -> None:
         super().__init__(f"The model '{name}' does not exist on this server.")
         self.name = name
+
+
+class LimitExceeded(AfterwordError):
+    """The key's limit is used up. `kind` is `requests` or `tokens`, `retry_after` in whole seconds, at least 1."""
+
+    def __init__(self, message: str, *, kind: str, retry_after: int) -> None:
+        super().__init__(message)
+        assert kind in ("requests", "tokens")
+        assert retry_after >= 1
+        self.kind = kind
+        self.retry_after = retry_after
 
 
 class Overloaded(AfterwordError):

@@ -17,6 +17,9 @@ from afterword.errors import ConfigurationError, ModelNotFound
 from afterword.kinds import Share
 from afterword.machine import free_memory, usable_cores
 
+LOCAL = "local"
+"""The vendor of models that run in this process."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
@@ -30,6 +33,13 @@ class ServedModel:
     owned_by: str = "afterword"
     card: dict[str, object] = field(default_factory=dict)
     """Further facts for `/v1/models/{id}`: path, size in bytes, quantisation, layout, promises it cannot keep."""
+    vendor: str = LOCAL
+    """Who runs it: the part of the full name before the slash."""
+
+    @property
+    def full_name(self) -> str:
+        """`vendor/name`, as the Scale GP dialect, keys and the ledger spell it (SPEC section 1)."""
+        return f"{self.vendor}/{self.name}"
 
 
 class Registry:
@@ -38,10 +48,14 @@ class Registry:
     def __init__(self, models: list[ServedModel]) -> None:
         assert models, "a server has at least one model"
         self._models = models
-        self._by_name = {name: model for model in models for name in (model.name, *model.aliases)}
+        short = {name: model for model in models for name in (model.name, *model.aliases)}
+        self._by_name = short | {model.full_name: model for model in models}
 
     def get(self, name: str | None) -> ServedModel:
-        """The model called `name`; missing or blank is the default. Raises `ModelNotFound`."""
+        """The model called `name`, by its full name, its short one or an alias; missing or blank is the default.
+
+        Raises `ModelNotFound`.
+        """
         if name is None or not name.strip():
             return self._models[0]
         try:

@@ -15,6 +15,7 @@ from afterword.api.disconnect import ClientLeft
 from afterword.api.exchange import exchange_of
 from afterword.errors import (
     InvalidRequest,
+    LimitExceeded,
     ModelNotFound,
     NotAuthenticated,
     NotPermitted,
@@ -71,6 +72,9 @@ def describe(error: Exception, scope: Scope) -> Failure:
             return Failure(403, str(error), code="permission_denied")
         case ModelNotFound():
             return Failure(404, str(error), param="model", code="model_not_found")
+        case LimitExceeded():
+            later = (("retry-after", str(error.retry_after)),)
+            return Failure(429, str(error), type=error.kind, code="rate_limit_exceeded", headers=later)
         case Overloaded():
             later = (("retry-after", str(error.retry_after)),)
             return Failure(503, str(error), type=SERVER, code="overloaded", headers=later)

@@ -1,0 +1,100 @@
+"""The seams of the gateway: who finds keys, who counts, who writes down. HTTP uses these, storage implements them.
+
+All methods are called on the event loop and never block it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from afterword.gateway.grant import Grant
+
+
+class Keys(Protocol):
+    """Tells whose key it is."""
+
+    async def find(self, offered: Sequence[bytes], account: str | None) -> Grant:
+        """The grant of the first of the `offered` keys that is good; `account` is the one the client wants charged.
+
+        Raises `NotAuthenticated` if none was offered or none is good (unknown, revoked, expired), `NotPermitted` if
+        the key may not charge that account. Takes as long for a wrong key however much of it is right.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """One limit of a key as a request found it (the `x-ratelimit-*` headers of SPEC section 6)."""
+
+    limit: int
+    remaining: int
+    reset: float
+    """Seconds until all of it is there again."""
+
+
+class Admission(Protocol):
+    """A request that was let in."""
+
+    requests: Allowance | None
+    tokens: Allowance | None
+
+    async def settle(self, n_tokens: int) -> None:
+        """The request has ended, well or not, having used `n_tokens`: correct what was reserved, free its place.
+
+        Called exactly once, also when the client has left.
+        """
+        ...
+
+
+class Limiter(Protocol):
+    """Counts what keys do."""
+
+    async def admit(self, grant: Grant, n_tokens: int) -> Admission:
+        """Let a request of at most `n_tokens` in. Raises `LimitExceeded`, having counted nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """One completion request in the ledger (SPEC section 7)."""
+
+    time: datetime
+    """When it ended, UTC."""
+    request_id: str
+    key_id: str | None
+    account_id: str | None
+    user: str | None
+    """The request's own `user`."""
+    model: str
+    """Full name, `vendor/name`."""
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    finish_reasons: tuple[str, ...]
+    """Of the choices that finished, in the order they did."""
+    latency: float
+    """Seconds from arrival to end."""
+    status: int
+    """499 if the client left before there was one."""
+
+
+class Ledger(Protocol):
+    """Keeps usage rows."""
+
+    def write(self, row: UsageRow) -> None:
+        """Take the row over; it is on disk within a second, or once `aclose` has returned."""
+        ...
+
+    async def aclose(self) -> None:
+        """Write what is left and let go of the storage."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """Everything the HTTP layer asks about its clients."""
+
+    keys: Keys
+    limiter: Limiter
+    ledger: Ledger
