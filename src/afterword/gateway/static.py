@@ -1,0 +1,65 @@
+"""The gateway without a database: a server that is open or has one key, and keeps no ledger.
+
+Neither knows accounts: whichever one a client names, nobody is charged.
+"""
+
+import hmac
+from collections.abc import Sequence
+
+from afterword.errors import NotAuthenticated
+from afterword.gateway.base import UsageRow
+from afterword.gateway.grant import Grant
+
+EVERYTHING = Grant(key_id=None, account_id=None)
+"""What anybody may do on an open server, and the holder of its one key on another."""
+
+NO_KEY = (
+    "This server asks for an API key. Send it as 'Authorization: Bearer KEY', as an 'api-key' or 'x-api-key' header, "
+    "or as the password of HTTP Basic."
+)
+WRONG_KEY = "The API key sent with this request is not the one this server expects."
+
+
+class OpenKeys:
+    """See `Keys`. Everybody may do everything; keys that clients send all the same are not looked at."""
+
+    async def find(self, offered: Sequence[bytes], account: str | None) -> Grant:  # noqa: ARG002
+        """See `Keys`."""
+        return EVERYTHING
+
+    async def aclose(self) -> None:
+        """See `Keys`."""
+
+
+class SingleKey:
+    """See `Keys`. One key, from the configuration, opens everything."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key.encode("utf-8")
+
+    async def find(self, offered: Sequence[bytes], account: str | None) -> Grant:  # noqa: ARG002
+        """See `Keys`."""
+        if not offered:
+            raise NotAuthenticated(NO_KEY)
+        if not self.matches(offered):
+            raise NotAuthenticated(WRONG_KEY)
+        return EVERYTHING
+
+    def matches(self, offered: Sequence[bytes]) -> bool:
+        """Whether one of the `offered` keys is this one."""
+        # Every key is compared, on bytes: the time tells nothing, and characters outside ASCII are no error.
+        right = [hmac.compare_digest(key, self._key) for key in offered]
+        return any(right)
+
+    async def aclose(self) -> None:
+        """See `Keys`."""
+
+
+class NoLedger:
+    """See `Ledger`. Forgets every row."""
+
+    def write(self, row: UsageRow) -> None:
+        """See `Ledger`."""
+
+    async def aclose(self) -> None:
+        """See `Ledger`."""
