@@ -15,7 +15,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from afterword.cli.main import app
-from afterword.defaults import DEFAULT_MODEL, MODEL_SETTINGS, SETTINGS, Setting
+from afterword.defaults import DEFAULT_MODEL, MODEL_SETTINGS, SECTIONS, SETTINGS, Setting
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "afterword"
@@ -61,7 +61,7 @@ path = "{DEFAULT_MODEL.name}"    # the model that comes along
 def configuration() -> str:
     """docs/configuration.md."""
     parts = [CONFIGURATION]
-    for section in ("server", "engine"):
+    for section in SECTIONS:
         parts.append(f"## `[{section}]`\n")
         parts.append("| key | option | variable | value | default | meaning |\n|---|---|---|---|---|---|")
         parts.append("\n".join(_row(setting) for setting in SETTINGS if setting.section == section) + "\n")

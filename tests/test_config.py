@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from afterword.config import Config, ModelConfig, is_loopback, load_config
+from afterword.config import Config, ModelConfig, check_exposure, is_loopback, load_config
 from afterword.errors import ConfigurationError
 from afterword.kinds import Share
 
@@ -93,7 +93,11 @@ def test_a_switch_turned_off_by_flag_wins_over_one_turned_on_below(tmp_path: Pat
             id="key like no other",
         ),
         pytest.param(
-            "port = 1", {}, {}, "There is no table 'port' in {file}: it has engine, models, server.", id="table"
+            "port = 1",
+            {},
+            {},
+            "There is no table 'port' in {file}: it has engine, gateway, models, server.",
+            id="table",
         ),
         pytest.param(
             "server = 1", {}, {}, "server in {file} is 1: it must be a table, written [server].", id="no table"
@@ -163,10 +167,14 @@ def test_a_refusal_names_the_setting_the_value_its_place_and_the_limit(
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])
 def test_other_machines_are_served_only_with_a_key(tmp_path: Path, host: str) -> None:
-    said = refusal(tmp_path, host=host)
-    assert f"host is {host}" in said
-    assert "set AFTERWORD_API_KEY" in said
-    assert load(tmp_path, host=host, api_key="k").server.api_key == "k"
+    server = load(tmp_path, host=host).server
+    with pytest.raises(ConfigurationError) as caught:
+        check_exposure(server, n_keys=0)
+    assert str(caught.value).startswith(f"host is {host}, which other machines may reach, and there is no key")
+    assert "`afterword keys create NAME`, or set AFTERWORD_API_KEY" in str(caught.value)
+    check_exposure(server, n_keys=1)
+    check_exposure(load(tmp_path, host=host, api_key="k").server, n_keys=0)
+    check_exposure(load(tmp_path, host="127.0.0.1").server, n_keys=0)
 
 
 @pytest.mark.parametrize(
@@ -205,6 +213,30 @@ def test_the_cache_directory_follows_the_desktop_rules(
     tmp_path: Path, environment: dict[str, str], expected: Path
 ) -> None:
     assert load(tmp_path, "", environment).engine.cache_dir == expected
+
+
+URL = "postgresql://me@db/afterword"
+
+
+@pytest.mark.parametrize(
+    ("toml", "environment", "flags", "expected"),
+    [
+        pytest.param("", {"XDG_DATA_HOME": "/x"}, {}, Path("/x/afterword/afterword.db"), id="XDG"),
+        pytest.param("", {}, {}, Path.home() / ".local/share/afterword/afterword.db", id="home"),
+        pytest.param("", {}, {"database": "~/a.db"}, Path.home() / "a.db", id="path"),
+        pytest.param("", {"AFTERWORD_DATABASE": URL}, {}, URL, id="URL"),
+        pytest.param("", {"AFTERWORD_DATABASE": URL}, {"database": "none"}, None, id="none wins over a URL"),
+        pytest.param("[gateway]\ndatabase = 'none'", {}, {}, None, id="none in the file"),
+    ],
+)
+def test_the_database_is_a_file_a_url_or_none(
+    tmp_path: Path, toml: str, environment: dict[str, str], flags: dict[str, str], expected: Path | str | None
+) -> None:
+    assert load(tmp_path, toml, environment, **flags).gateway.database == expected
+
+
+def test_a_database_s_path_in_a_file_is_relative_to_it(tmp_path: Path) -> None:
+    assert load(tmp_path, "[gateway]\ndatabase = 'a.db'").gateway.database == tmp_path / "a.db"
 
 
 MODELS = """

@@ -4,7 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from afterword.kinds import Bytes, Choice, Directory, InfillTemplate, Integer, Kind, Memory, Share, Switch, Text, Texts
+from afterword.kinds import (
+    Bytes,
+    Choice,
+    Database,
+    Directory,
+    InfillTemplate,
+    Integer,
+    Kind,
+    Memory,
+    Share,
+    Switch,
+    Text,
+    Texts,
+)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +94,7 @@ def test_other_text_is_refused(kind: Kind, text: str) -> None:
         (Bytes(), True),
         (Memory(), None),
         (Directory(), 1),
+        (Database(), 1),
         (InfillTemplate(), 1),
     ],
     ids=str,
@@ -92,3 +106,14 @@ def test_a_typed_value_of_another_type_is_refused(kind: Kind, value: object) -> 
 
 def test_a_home_directory_is_expanded() -> None:
     assert Directory().parse("~/x") == Path.home() / "x"
+    assert Database().parse("~/x") == Path.home() / "x"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("none", "none"), ("None", Path("None")), ("sqlite:///a", "sqlite:///a"), ("/a/b.db", Path("/a/b.db"))],
+)
+def test_a_database_is_a_path_unless_it_has_a_scheme_or_is_the_word_for_nothing(
+    text: str, expected: Path | str
+) -> None:
+    assert Database().parse(text) == expected

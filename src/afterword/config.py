@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from afterword.defaults import DEFAULT_MODEL, ECHO, MODEL_SETTINGS, SETTINGS, Setting
+from afterword.defaults import DEFAULT_MODEL, ECHO, MODEL_SETTINGS, SECTIONS, SETTINGS, Setting
 from afterword.engine.llama.settings import Layout
 from afterword.errors import ConfigurationError
-from afterword.kinds import Kind, Share
+from afterword.kinds import NO_DATABASE, Kind, Share
 
 CONFIG_FLAG = "config"
 CONFIG_VARIABLE = "AFTERWORD_CONFIG"
 CONFIG_FILE = "afterword.toml"
+DATABASE_FILE = "afterword.db"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,14 @@ class EngineConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """Where keys, accounts and the usage ledger are kept."""
+
+    database: Path | str | None
+    """A SQLite file, the URL of a database, or None: keep neither keys nor a ledger."""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelConfig:
     """One model to serve."""
 
@@ -72,6 +81,7 @@ class Config:
 
     server: ServerConfig
     engine: EngineConfig
+    gateway: GatewayConfig
     models: tuple[ModelConfig, ...]
 
 
@@ -91,15 +101,18 @@ def load_config(flags: Mapping[str, object], environment: Mapping[str, str], dir
     file = _read(_find_file(flags, environment, directory), directory)
     values = {setting.name: _value(setting, flags, environment, file) for setting in SETTINGS}
     if values["cache_dir"] is None:
-        values["cache_dir"] = _default_cache_dir(environment)
+        values["cache_dir"] = _home(environment, "XDG_CACHE_HOME", ".cache")
+    if values["database"] is None:
+        values["database"] = _home(environment, "XDG_DATA_HOME", ".local/share") / DATABASE_FILE
+    elif values["database"] == NO_DATABASE:
+        values["database"] = None
     server = ServerConfig(**_section("server", values))
     engine = EngineConfig(**_section("engine", values))
-    _check_exposure(server)
     models = _models(file, engine)
     if server.model is not None:
         models = (_select(server.model, models, engine, directory),)
     _check_names(models)
-    return Config(server, engine, models)
+    return Config(server, engine, GatewayConfig(**_section("gateway", values)), models)
 
 
 def _value(setting: Setting, flags: Mapping[str, object], environment: Mapping[str, str], file: _File) -> object:
@@ -137,9 +150,10 @@ def _section(section: str, values: Mapping[str, object]) -> dict[str, Any]:
     return {setting.name: values[setting.name] for setting in SETTINGS if setting.section == section}
 
 
-def _default_cache_dir(environment: Mapping[str, str]) -> Path:
-    base = environment.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base != "" else Path.home() / ".cache") / "afterword"
+def _home(environment: Mapping[str, str], variable: str, usual: str) -> Path:
+    """The program's own folder among the user's, by the desktop's rules."""
+    base = environment.get(variable, "")
+    return (Path(base) if base != "" else Path.home() / usual) / "afterword"
 
 
 def _find_file(flags: Mapping[str, object], environment: Mapping[str, str], directory: Path) -> Path | None:
@@ -163,8 +177,8 @@ def _read(path: Path | None, directory: Path) -> _File:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"The configuration file {path} cannot be read: {error}.") from error
-    _check_keys(document, {"server", "engine", "models"}, f"{path}", "table")
-    for section in ("server", "engine"):
+    _check_keys(document, {*SECTIONS, "models"}, f"{path}", "table")
+    for section in SECTIONS:
         table = document.get(section, {})
         if not isinstance(table, dict):
             raise ConfigurationError(f"{section} in {path} is {table!r}: it must be a table, written [{section}].")
@@ -181,12 +195,16 @@ def _check_keys(given: Iterable[str], known: set[str], place: str, noun: str) ->
             raise ConfigurationError(f"There is no {noun} {key!r} in {place}{hint}")
 
 
-def _check_exposure(server: ServerConfig) -> None:
-    """Refuse to serve other machines without a key (SPEC section 7)."""
-    if server.api_key is None and not is_loopback(server.host):
+def check_exposure(server: ServerConfig, n_keys: int) -> None:
+    """Refuse to serve other machines without a key (SPEC section 7).
+
+    `n_keys` counts the keys in the database that are good at this moment. Raises `ConfigurationError`.
+    """
+    if server.api_key is None and n_keys == 0 and not is_loopback(server.host):
         raise ConfigurationError(
-            f"host is {server.host}, which other machines may reach, and no api_key is set: set AFTERWORD_API_KEY "
-            "(or api_key in the configuration file) to a key that clients must send, or listen on 127.0.0.1."
+            f"host is {server.host}, which other machines may reach, and there is no key that clients must send: make "
+            "one with `afterword keys create NAME`, or set AFTERWORD_API_KEY (or api_key in the configuration file), "
+            "or listen on 127.0.0.1."
         )
 
 

@@ -8,7 +8,20 @@ from dataclasses import dataclass
 
 from afterword.engine.llama.memory import DEFAULT_CONTEXT
 from afterword.engine.llama.settings import LAYOUTS
-from afterword.kinds import Bytes, Choice, Directory, InfillTemplate, Integer, Kind, Memory, Share, Switch, Text, Texts
+from afterword.kinds import (
+    Bytes,
+    Choice,
+    Database,
+    Directory,
+    InfillTemplate,
+    Integer,
+    Kind,
+    Memory,
+    Share,
+    Switch,
+    Text,
+    Texts,
+)
 
 ECHO = "echo"
 """The path that stands for the engine without a model."""
@@ -51,15 +64,15 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("server", "host", Text(), "127.0.0.1", "Address to listen on; any but a loopback one needs an api_key."),
+    Setting("server", "host", Text(), "127.0.0.1", "Address to listen on; any but a loopback one needs a key."),
     Setting("server", "port", Integer(0, 65535), 8000, "TCP port to listen on; 0 takes a free one."),
     Setting(
         "server",
         "api_key",
         Text(),
         None,
-        "Key that every request must carry.",
-        "none: the server is open, which only a loopback address allows",
+        "Key that requests must carry, unless they carry one made by `afterword keys`.",
+        "none: without any key the server is open, which only a loopback address allows",
         secret=True,
     ),
     Setting(
@@ -118,7 +131,19 @@ SETTINGS = (
         f"what the model was trained with, at most {DEFAULT_CONTEXT}, as far as the memory allows",
     ),
     Setting("engine", "parallel", Integer(1, 255), 16, "Sequences that run at once, for models that don't say."),
+    Setting(
+        "gateway",
+        "database",
+        Database(),
+        None,
+        "Where keys, accounts and the usage ledger are kept; none keeps neither keys nor a ledger.",
+        "~/.local/share/afterword/afterword.db, or afterword/afterword.db in XDG_DATA_HOME",
+        secret=True,
+    ),
 )
+
+SECTIONS = tuple(dict.fromkeys(setting.section for setting in SETTINGS))
+"""The tables of the configuration file that hold settings."""
 
 
 @dataclass(frozen=True, slots=True)

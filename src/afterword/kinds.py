@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+NO_DATABASE = "none"
+
 UNITS = {
     "": 1,
     "b": 1,
@@ -222,3 +224,19 @@ class Directory:
     def check(self, value: object) -> Path:
         """See `Kind`."""
         return Path(Text().check(value)).expanduser()
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """Where a database is: the path of a SQLite file, the URL of another kind, or the word `NO_DATABASE`."""
+
+    label: str = f"the path of a SQLite file, a URL such as postgresql://user:password@host/name, or {NO_DATABASE}"
+
+    def parse(self, text: str) -> Path | str:
+        """See `Kind`."""
+        return self.check(text)
+
+    def check(self, value: object) -> Path | str:
+        """See `Kind`. Which URLs will do is for who opens them to say."""
+        text = Text().check(value)
+        return text if text == NO_DATABASE or "://" in text else Path(text).expanduser()

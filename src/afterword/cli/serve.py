@@ -15,7 +15,7 @@ from afterword.api.app import create_app
 from afterword.api.protocol import HttpProtocol
 from afterword.api.settings import ApiSettings
 from afterword.cli.options import setting_options, with_options
-from afterword.config import Config, ServerConfig, load_config
+from afterword.config import Config, ServerConfig, check_exposure, load_config
 from afterword.defaults import SETTINGS
 from afterword.errors import ConfigurationError
 from afterword.machine import resident_memory
@@ -39,6 +39,7 @@ def serve(values: Mapping[str, Any]) -> None:
       afterword serve --model echo --port 0
     """
     config = load_config(values, os.environ, Path.cwd())
+    check_exposure(config.server, n_keys=0)
     logs.configure(config.server.log_format, config.server.log_level)
     # The port is taken first: that it is in use should not show only after a model has been loaded.
     with _bind(config.server) as listener:
