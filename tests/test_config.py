@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from afterword.config import Config, ModelConfig, check_exposure, is_loopback, load_config
+from afterword.config import Config, check_exposure, is_loopback, load_config
 from afterword.errors import ConfigurationError
 from afterword.kinds import Share
+from afterword.model_config import ModelConfig
 
 NAME = "smollm2-135m-instruct"
 
@@ -123,6 +124,27 @@ def test_a_switch_turned_off_by_flag_wins_over_one_turned_on_below(tmp_path: Pat
             {},
             "infill_template in [[models]] number 1 of {file} is '{prefix}': it must be a text that holds",
             id="template",
+        ),
+        pytest.param(
+            "[[models]]\npath = 'a'\nengine = 'torch'",
+            {},
+            {},
+            "engine in [[models]] number 1 of {file} is 'torch': it must be one of llama, echo",
+            id="engine",
+        ),
+        pytest.param(
+            "[[models]]\npath = 'a'\noptions = 'fast'",
+            {},
+            {},
+            "options in [[models]] number 1 of {file} is 'fast': it must be a table.",
+            id="options that are no table",
+        ),
+        pytest.param(
+            "[[models]]\npath = 'a'\noptions = {x = 1}",
+            {},
+            {},
+            "options in [[models]] number 1 of {file} is set, but the engine 'llama' takes none.",
+            id="options without use",
         ),
         pytest.param(
             "[[models]]\npath = 'a'\ncontxt = 1",
@@ -258,7 +280,7 @@ def test_models_keep_their_order_and_fall_back_on_the_engine_s_settings(tmp_path
     template = "<P>{prefix}<S>{suffix}<M>"
     assert load(tmp_path, MODELS).models == (
         ModelConfig("first", str(tmp_path / "a.gguf"), ("gpt-3.5-turbo-instruct",), 1000, 4, template),
-        ModelConfig("echo", "echo", (), 50, 16, None),
+        ModelConfig("echo", "echo", (), 50, 16, None, "echo"),
     )
 
 

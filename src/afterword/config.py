@@ -4,18 +4,19 @@ Flags win over environment variables, those over the configuration file, that ov
 port. Everything wrong is a `ConfigurationError`: a sentence with the setting, its value, where it stands and the limit.
 """
 
-import difflib
 import ipaddress
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from afterword.defaults import DEFAULT_MODEL, ECHO, MODEL_SETTINGS, SECTIONS, SETTINGS, Setting
+from afterword.defaults import SECTIONS, SETTINGS, Setting
 from afterword.engine.llama.settings import Layout
 from afterword.errors import ConfigurationError
 from afterword.kinds import NO_DATABASE, Kind, Share
+from afterword.model_config import Common, ModelConfig, check_names, read_models, select_model
+from afterword.tables import File, check_keys, refusal
 
 CONFIG_FLAG = "config"
 CONFIG_VARIABLE = "AFTERWORD_CONFIG"
@@ -63,19 +64,6 @@ class GatewayConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelConfig:
-    """One model to serve."""
-
-    name: str
-    path: str
-    """`echo`, the name of the packaged model, or a file's path."""
-    aliases: tuple[str, ...]
-    context: int | None
-    parallel: int
-    infill_template: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Config:
     """Everything a server is told. The first model is the default."""
 
@@ -83,14 +71,6 @@ class Config:
     engine: EngineConfig
     gateway: GatewayConfig
     models: tuple[ModelConfig, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    """A configuration file that has been read; an empty document if there is none."""
-
-    path: Path
-    document: dict[str, Any]
 
 
 def load_config(flags: Mapping[str, object], environment: Mapping[str, str], directory: Path) -> Config:
@@ -108,14 +88,15 @@ def load_config(flags: Mapping[str, object], environment: Mapping[str, str], dir
         values["database"] = None
     server = ServerConfig(**_section("server", values))
     engine = EngineConfig(**_section("engine", values))
-    models = _models(file, engine)
+    common = Common(engine.context, engine.parallel)
+    models = read_models(file, common)
     if server.model is not None:
-        models = (_select(server.model, models, engine, directory),)
-    _check_names(models)
+        models = (select_model(server.model, models, common, directory),)
+    check_names(models)
     return Config(server, engine, GatewayConfig(**_section("gateway", values)), models)
 
 
-def _value(setting: Setting, flags: Mapping[str, object], environment: Mapping[str, str], file: _File) -> object:
+def _value(setting: Setting, flags: Mapping[str, object], environment: Mapping[str, str], file: File) -> object:
     """One setting from the first source that gives it; an empty variable counts as not set."""
     flag = flags.get(setting.name)
     if flag is not None:
@@ -130,7 +111,7 @@ def _value(setting: Setting, flags: Mapping[str, object], environment: Mapping[s
         value = setting.kind.check(table[setting.name])
     except ValueError:
         place = f"{setting.name} in [{setting.section}] of {file.path}"
-        raise _refusal(place, table[setting.name], setting.kind, setting) from None
+        raise refusal(place, table[setting.name], setting.kind, secret=setting.secret) from None
     return file.path.parent / value if isinstance(value, Path) else value
 
 
@@ -138,12 +119,7 @@ def _convert(kind: Kind, given: object, place: str, setting: Setting) -> object:
     try:
         return kind.parse(given) if isinstance(given, str) else kind.check(given)
     except ValueError:
-        raise _refusal(place, given, kind, setting) from None
-
-
-def _refusal(place: str, given: object, kind: Kind, setting: Setting | None = None) -> ConfigurationError:
-    shown = "not usable" if setting is not None and setting.secret else repr(given)
-    return ConfigurationError(f"{place} is {shown}: it must be {kind.label}.")
+        raise refusal(place, given, kind, secret=setting.secret) from None
 
 
 def _section(section: str, values: Mapping[str, object]) -> dict[str, Any]:
@@ -170,29 +146,21 @@ def _find_file(flags: Mapping[str, object], environment: Mapping[str, str], dire
     return file
 
 
-def _read(path: Path | None, directory: Path) -> _File:
+def _read(path: Path | None, directory: Path) -> File:
     if path is None:
-        return _File(directory / CONFIG_FILE, {})
+        return File(directory / CONFIG_FILE, {})
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"The configuration file {path} cannot be read: {error}.") from error
-    _check_keys(document, {*SECTIONS, "models"}, f"{path}", "table")
+    check_keys(document, {*SECTIONS, "models"}, f"{path}", "table")
     for section in SECTIONS:
         table = document.get(section, {})
         if not isinstance(table, dict):
             raise ConfigurationError(f"{section} in {path} is {table!r}: it must be a table, written [{section}].")
         known = {setting.name for setting in SETTINGS if setting.section == section}
-        _check_keys(table, known, f"[{section}] of {path}", "setting")
-    return _File(path, document)
-
-
-def _check_keys(given: Iterable[str], known: set[str], place: str, noun: str) -> None:
-    for key in given:
-        if key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else f": it has {', '.join(sorted(known))}."
-            raise ConfigurationError(f"There is no {noun} {key!r} in {place}{hint}")
+        check_keys(table, known, f"[{section}] of {path}", "setting")
+    return File(path, document)
 
 
 def check_exposure(server: ServerConfig, n_keys: int) -> None:
@@ -214,61 +182,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host.lower() == "localhost"
-
-
-def _models(file: _File, engine: EngineConfig) -> tuple[ModelConfig, ...]:
-    tables = file.document.get("models", [])
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise ConfigurationError(f"models in {file.path} is not a list of tables: write each as [[models]].")
-    if not tables:
-        return (_packaged(engine),)
-    return tuple(_model(table, number, file, engine) for number, table in enumerate(tables, start=1))
-
-
-def _model(table: dict[str, Any], number: int, file: _File, engine: EngineConfig) -> ModelConfig:
-    place = f"[[models]] number {number} of {file.path}"
-    _check_keys(table, {setting.name for setting in MODEL_SETTINGS}, place, "setting")
-    if "path" not in table:
-        raise ConfigurationError(f"There is no path in {place}: it must name a GGUF file, or be {ECHO!r}.")
-    given: dict[str, Any] = {}
-    for setting in MODEL_SETTINGS:
-        if setting.name in table:
-            try:
-                given[setting.name] = setting.kind.check(table[setting.name])
-            except ValueError:
-                raise _refusal(f"{setting.name} in {place}", table[setting.name], setting.kind) from None
-    return replace(_from_path(given.pop("path"), file.path.parent, engine), **given)
-
-
-def _from_path(path: str, base: Path, engine: EngineConfig) -> ModelConfig:
-    """A model as its path alone describes it."""
-    if path == DEFAULT_MODEL.name:
-        return _packaged(engine)
-    if path == ECHO:
-        return ModelConfig(ECHO, ECHO, (), engine.context, engine.parallel, None)
-    file = base / Path(path).expanduser()
-    return ModelConfig(file.stem, str(file), (), engine.context, engine.parallel, None)
-
-
-def _packaged(engine: EngineConfig) -> ModelConfig:
-    name = DEFAULT_MODEL.name
-    return ModelConfig(name, name, DEFAULT_MODEL.aliases, engine.context, engine.parallel, None)
-
-
-def _select(wanted: str, models: tuple[ModelConfig, ...], engine: EngineConfig, directory: Path) -> ModelConfig:
-    """The configured model called `wanted`, else the one it is the path of."""
-    for model in models:
-        if wanted in (model.name, *model.aliases):
-            return model
-    if wanted in (DEFAULT_MODEL.name, ECHO) or (directory / Path(wanted).expanduser()).is_file():
-        return _from_path(wanted, directory, engine)
-    names = ", ".join(dict.fromkeys([*(model.name for model in models), DEFAULT_MODEL.name, ECHO]))
-    raise ConfigurationError(f"model is {wanted!r}: it must be a GGUF file that exists or one of {names}.")
-
-
-def _check_names(models: tuple[ModelConfig, ...]) -> None:
-    seen: set[str] = set()
-    for name in (name for model in models for name in (model.name, *model.aliases)):
-        if name in seen:
-            raise ConfigurationError(f"Two models answer to {name!r}: names and aliases must differ.")
-        seen.add(name)

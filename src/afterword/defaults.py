@@ -19,12 +19,19 @@ from afterword.kinds import (
     Memory,
     Share,
     Switch,
+    Table,
     Text,
     Texts,
 )
 
 ECHO = "echo"
-"""The path that stands for the engine without a model."""
+"""The engine without a model, and the path that stands for it."""
+
+LLAMA = "llama"
+"""The embedded engine."""
+
+ENGINES = (LLAMA, ECHO)
+"""Engines that run a model here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +175,8 @@ MODEL_SETTINGS = (
         "How `suffix` is put to the model, with {prefix} and {suffix}, e.g. `<PRE> {prefix} <SUF>{suffix} <MID>`.",
         "the model's own infill tokens",
     ),
+    ModelSetting("engine", Choice(ENGINES), "What runs it here.", "llama; for the path `echo`: echo"),
+    ModelSetting("options", Table(), "Further settings that only its engine knows.", "none"),
 )
 
 

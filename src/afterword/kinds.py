@@ -173,6 +173,23 @@ class Texts:
 
 
 @dataclass(frozen=True, slots=True)
+class Table:
+    """A table whose keys somebody else judges."""
+
+    label: str = "a table"
+
+    def parse(self, text: str) -> dict[str, object]:
+        """See `Kind`. A table cannot be written as one text."""
+        return self.check(text)
+
+    def check(self, value: object) -> dict[str, object]:
+        """See `Kind`."""
+        if not isinstance(value, dict):
+            raise ValueError
+        return value
+
+
+@dataclass(frozen=True, slots=True)
 class Bytes:
     """An amount of bytes, at least 1: a number, or text with a unit."""
 

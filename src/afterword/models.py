@@ -1,21 +1,9 @@
-"""Which models are served: names and aliases to engines, and how the configuration becomes them.
+"""Which models are served: names and aliases to engines. Knows no HTTP, no configuration and no model library."""
 
-Knows no HTTP and no model library: engines are imported only when one of their kind is configured.
-"""
-
-import importlib.metadata
-import time
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from afterword.config import Config, EngineConfig, ModelConfig
-from afterword.defaults import DEFAULT_MODEL, ECHO
 from afterword.engine.base import Engine
-from afterword.engine.echo import EchoEngine
-from afterword.engine.llama.settings import LlamaSettings
-from afterword.errors import ConfigurationError, ModelNotFound
-from afterword.kinds import Share
-from afterword.machine import free_memory, usable_cores
+from afterword.errors import ModelNotFound
 
 LOCAL = "local"
 """The vendor of models that run in this process."""
@@ -66,84 +54,3 @@ class Registry:
     def all(self) -> list[ServedModel]:
         """Every model, in the order of registration."""
         return list(self._models)
-
-
-def load_registry(config: Config) -> Registry:
-    """Load every configured model, which takes seconds to minutes. Raises `ConfigurationError`.
-
-    The memory budget is divided evenly among the models that need any.
-    """
-    embedded = [model for model in config.models if model.path != ECHO]
-    budget = memory_budget(config.engine.memory) // max(1, len(embedded))
-    return Registry([_load(model, config.engine, budget) for model in config.models])
-
-
-def memory_budget(memory: int | Share) -> int:
-    """Bytes that all models together may use."""
-    return int(free_memory() * memory.fraction) if isinstance(memory, Share) else memory
-
-
-def model_file(path: str) -> Path:
-    """The GGUF file a model's `path` stands for. Raises `ConfigurationError` if there is none."""
-    if path == DEFAULT_MODEL.name:
-        return _packaged_file()
-    file = Path(path)
-    if not file.is_file():
-        what = "is not a file" if file.exists() else "does not exist"
-        raise ConfigurationError(f"The model file {path} {what}.")
-    return file
-
-
-def _load(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedModel:
-    if model.path == ECHO:
-        return _load_echo(model, engine)
-    return _load_llama(model, engine, budget)
-
-
-def _load_echo(model: ModelConfig, engine: EngineConfig) -> ServedModel:
-    context = {} if model.context is None else {"context": model.context}
-    echo = EchoEngine(n_streams=model.parallel, max_waiting=engine.max_waiting, **context)
-    return ServedModel(model.name, echo, int(time.time()), model.aliases, card=_card(model))
-
-
-def _load_llama(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedModel:
-    # Here and not above: the library behind it takes a second to load and is not needed to serve other engines.
-    from afterword.engine.llama.loading import load_engine
-
-    file = model_file(model.path)
-    loaded = load_engine(
-        LlamaSettings(
-            path=file,
-            context=model.context,
-            parallel=model.parallel,
-            threads=usable_cores() if engine.threads is None else engine.threads,
-            max_waiting=engine.max_waiting,
-            memory_bytes=budget,
-            cache_dir=engine.cache_dir,
-            layout=engine.layout,
-        )
-    )
-    status = file.stat()
-    card = {"path": str(file), "size_bytes": status.st_size, **_card(model)}
-    return ServedModel(model.name, loaded, int(status.st_mtime), model.aliases, card=card)
-
-
-def _card(model: ModelConfig) -> dict[str, object]:
-    """What the configuration itself adds to a model's card; `completions/infill.py` reads the template there."""
-    return {} if model.infill_template is None else {"infill_template": model.infill_template}
-
-
-def _packaged_file() -> Path:
-    """The default model's file, found through its distribution's records so that none of its code runs."""
-    name = DEFAULT_MODEL.distribution
-    try:
-        files = importlib.metadata.files(name) or []
-    except importlib.metadata.PackageNotFoundError:
-        raise ConfigurationError(
-            f"The default model comes with the Python package {name}, which is not installed: install it, or name "
-            "another model with --model."
-        ) from None
-    for file in files:
-        if file.name == DEFAULT_MODEL.file:
-            return Path(str(file.locate()))
-    raise ConfigurationError(f"The Python package {name} has no file {DEFAULT_MODEL.file}: install it again.")

@@ -14,7 +14,7 @@ from afterword.api.app import create_app
 from afterword.api.settings import ApiSettings
 from afterword.config import load_config
 from afterword.engine.base import Engine
-from afterword.models import load_registry
+from afterword.loading.registry import load_registry
 
 CONTEXT = 2048
 PARALLEL = 8

@@ -11,7 +11,7 @@ from tests.models.tiny import Tiny, write_tiny
 from afterword.api.app import create_app
 from afterword.api.settings import ApiSettings
 from afterword.config import load_config
-from afterword.models import load_registry
+from afterword.loading.registry import load_registry
 
 pytestmark = pytest.mark.model
 

@@ -14,7 +14,7 @@ from tests.clients.running import Client
 from afterword.defaults import DEFAULT_MODEL
 from afterword.engine.llama.loading import load_engine
 from afterword.engine.llama.settings import LlamaSettings
-from afterword.models import model_file
+from afterword.loading.embedded import model_file
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 SERVE = "from afterword.cli.main import app; app()"

@@ -15,7 +15,7 @@ from tests.clients.reference import Reference
 from tests.clients.running import Client
 
 from afterword.defaults import DEFAULT_MODEL
-from afterword.models import model_file
+from afterword.loading.embedded import model_file
 
 pytestmark = [pytest.mark.clients, pytest.mark.model]
 

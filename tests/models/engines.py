@@ -11,7 +11,7 @@ from afterword.defaults import DEFAULT_MODEL
 from afterword.engine.llama.engine import LlamaEngine
 from afterword.engine.llama.loading import load_engine
 from afterword.engine.llama.settings import LlamaSettings
-from afterword.models import model_file
+from afterword.loading.embedded import model_file
 
 
 def settings(

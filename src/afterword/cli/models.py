@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from afterword.cli.options import setting_options, with_options
-from afterword.config import ModelConfig, load_config
+from afterword.config import load_config
 from afterword.defaults import ECHO
 from afterword.gguf_header import read_header
-from afterword.models import model_file
+from afterword.loading.embedded import model_file
+from afterword.model_config import ModelConfig
 
 WIDTH_WITHOUT_TERMINAL = 240
 """Columns where there is no terminal to ask: wide enough that paths stay whole for the next program."""

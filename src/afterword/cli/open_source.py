@@ -13,7 +13,7 @@ from afterword.cli.remote import RemoteSource
 from afterword.cli.source import Source
 from afterword.completions.resolve import Limits
 from afterword.config import load_config
-from afterword.models import load_registry
+from afterword.loading.registry import load_registry
 
 SOURCE_OPTIONS = [
     Option("url", ("--url",), str, "Ask the server at this address instead of loading a model.", "BASE"),

@@ -18,8 +18,9 @@ from afterword.cli.options import setting_options, with_options
 from afterword.config import Config, ServerConfig, check_exposure, load_config
 from afterword.defaults import SETTINGS
 from afterword.errors import ConfigurationError
+from afterword.loading.registry import load_registry
 from afterword.machine import resident_memory
-from afterword.models import Registry, load_registry
+from afterword.models import Registry
 
 SECONDS_TO_FINISH = 30
 """How long answers under way may go on once the server has been told to stop."""

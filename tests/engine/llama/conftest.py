@@ -11,7 +11,7 @@ from afterword.defaults import DEFAULT_MODEL
 from afterword.engine.llama.binding import LlamaModel
 from afterword.engine.llama.engine import LlamaEngine
 from afterword.engine.llama.vocabulary import Vocabulary
-from afterword.models import model_file
+from afterword.loading.embedded import model_file
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from afterword.engine.llama.binding import LlamaContext, LlamaModel
 from afterword.engine.llama.kv import Stream
 from afterword.engine.llama.runner import LlamaRunner
 from afterword.engine.llama.sequence import Span
-from afterword.models import model_file
+from afterword.loading.embedded import model_file
 
 N_CELLS = 1024
 N_STREAMS = 4

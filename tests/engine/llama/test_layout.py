@@ -9,7 +9,7 @@ from afterword.engine.llama.binding import build_info
 from afterword.engine.llama.identity import Notebook
 from afterword.engine.llama.layout import Q8_0_FILE_TYPE, load_weights
 from afterword.engine.llama.settings import Layout
-from afterword.models import model_file
+from afterword.loading.embedded import model_file
 
 pytestmark = pytest.mark.model
 

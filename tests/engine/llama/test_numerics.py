@@ -15,7 +15,7 @@ from tests.models.tiny import Tiny
 from afterword.defaults import DEFAULT_MODEL
 from afterword.engine.events import PromptScores
 from afterword.engine.llama.engine import LlamaEngine
-from afterword.models import model_file
+from afterword.loading.embedded import model_file
 
 N_SCORED = 300
 ROUNDING = 2e-6

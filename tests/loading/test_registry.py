@@ -8,8 +8,10 @@ from afterword.config import Config, load_config
 from afterword.engine.echo import EchoEngine
 from afterword.errors import ConfigurationError, ModelNotFound
 from afterword.kinds import Share
+from afterword.loading.embedded import memory_budget, model_file
+from afterword.loading.registry import load_registry
 from afterword.machine import free_memory
-from afterword.models import Registry, ServedModel, load_registry, memory_budget, model_file
+from afterword.models import Registry, ServedModel
 
 TWO = "[[models]]\npath = 'echo'\nname = 'a'\naliases = ['old']\n[[models]]\npath = 'echo'\nname = 'b'\n"
 

@@ -1,0 +1,1 @@
+"""From the configuration to running engines: one file for each way to run a model."""

@@ -1,0 +1,85 @@
+"""Models that run in this process: the embedded engine and the echo engine.
+
+Knows no model library: the embedded engine is imported only when a model of its kind is configured.
+"""
+
+import importlib.metadata
+import time
+from pathlib import Path
+
+from afterword.config import EngineConfig
+from afterword.defaults import DEFAULT_MODEL
+from afterword.engine.echo import EchoEngine
+from afterword.engine.llama.settings import LlamaSettings
+from afterword.errors import ConfigurationError
+from afterword.kinds import Share
+from afterword.machine import free_memory, usable_cores
+from afterword.model_config import ModelConfig
+from afterword.models import ServedModel
+
+
+def memory_budget(memory: int | Share) -> int:
+    """Bytes that all models together may use."""
+    return int(free_memory() * memory.fraction) if isinstance(memory, Share) else memory
+
+
+def model_file(path: str) -> Path:
+    """The GGUF file a model's `path` stands for. Raises `ConfigurationError` if there is none."""
+    if path == DEFAULT_MODEL.name:
+        return _packaged_file()
+    file = Path(path)
+    if not file.is_file():
+        what = "is not a file" if file.exists() else "does not exist"
+        raise ConfigurationError(f"The model file {path} {what}.")
+    return file
+
+
+def load_echo(model: ModelConfig, engine: EngineConfig) -> ServedModel:
+    """The echo engine."""
+    context = {} if model.context is None else {"context": model.context}
+    echo = EchoEngine(n_streams=model.parallel, max_waiting=engine.max_waiting, **context)
+    return ServedModel(model.name, echo, int(time.time()), model.aliases, card=_card(model))
+
+
+def load_llama(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedModel:
+    """llama.cpp in this process with `budget` bytes. Raises `ConfigurationError`."""
+    # Here and not above: the library behind it takes a second to load and is not needed to serve other engines.
+    from afterword.engine.llama.loading import load_engine
+
+    file = model_file(model.path)
+    loaded = load_engine(
+        LlamaSettings(
+            path=file,
+            context=model.context,
+            parallel=model.parallel,
+            threads=usable_cores() if engine.threads is None else engine.threads,
+            max_waiting=engine.max_waiting,
+            memory_bytes=budget,
+            cache_dir=engine.cache_dir,
+            layout=engine.layout,
+        )
+    )
+    status = file.stat()
+    card = {"path": str(file), "size_bytes": status.st_size, **_card(model)}
+    return ServedModel(model.name, loaded, int(status.st_mtime), model.aliases, card=card)
+
+
+def _card(model: ModelConfig) -> dict[str, object]:
+    """What the configuration itself adds to a model's card; `completions/infill.py` reads the template there."""
+    return {} if model.infill_template is None else {"infill_template": model.infill_template}
+
+
+def _packaged_file() -> Path:
+    """The default model's file, found through its distribution's records so that none of its code runs."""
+    name = DEFAULT_MODEL.distribution
+    try:
+        files = importlib.metadata.files(name) or []
+    except importlib.metadata.PackageNotFoundError:
+        raise ConfigurationError(
+            f"The default model comes with the Python package {name}, which is not installed: install it, or name "
+            "another model with --model."
+        ) from None
+    for file in files:
+        if file.name == DEFAULT_MODEL.file:
+            return Path(str(file.locate()))
+    raise ConfigurationError(f"The Python package {name} has no file {DEFAULT_MODEL.file}: install it again.")
