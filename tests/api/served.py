@@ -83,6 +83,9 @@ class _Breaking:
     ) -> None:
         await self._inner.__aexit__(kind, error, trace)
 
+    def end(self, index: int) -> None:
+        self._inner.end(index)
+
     async def __aiter__(self) -> AsyncIterator[Event]:
         n_given = 0
         async for event in self._inner:

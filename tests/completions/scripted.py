@@ -74,6 +74,8 @@ class ScriptedGeneration:
     script: Sequence[Event | AfterwordError]
     entered: bool = False
     left: bool = False
+    ended: list[int] = field(default_factory=list)
+    """Candidates that the reader wants no more of; the script goes on all the same."""
 
     async def __aenter__(self) -> Self:
         self.entered = True
@@ -83,6 +85,9 @@ class ScriptedGeneration:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.left = True
+
+    def end(self, index: int) -> None:
+        self.ended.append(index)
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         for item in self.script:

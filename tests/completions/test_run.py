@@ -115,3 +115,11 @@ async def test_an_error_in_one_ends_all(n_prompts: int) -> None:
     assert seen == [(0, DONE)]
     assert all(generation.left for generation in engine.generations)
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("n_prompts", [1, 3])
+async def test_a_candidate_is_ended_on_the_generation_of_its_prompt(n_prompts: int) -> None:
+    engine = ScriptedEngine()
+    async with run(completion(prompt=["x"] * n_prompts, n=4), engine) as running:
+        running.end(n_prompts - 1, 2)
+    assert [generation.ended for generation in engine.generations] == [[]] * (n_prompts - 1) + [[2]]

@@ -10,7 +10,7 @@ import pytest
 from tests.contract.engines import ENGINES, OpenEngine
 from tests.fakes import Told, complete, eventually, generation_request, tell
 
-from afterword.engine.base import Engine
+from afterword.engine.base import Engine, Generation
 from afterword.engine.events import Chunk, Finished, PromptDone
 from afterword.engine.request import GenerationRequest, Sampling
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded
@@ -305,6 +305,53 @@ async def test_leaving_before_anything_was_read_frees_everything(engine: Engine)
             await stack.enter_async_context(engine.generate(ask(engine, max_tokens=200)))
     await eventually(lambda: is_idle(engine))
     assert (await complete(engine, ask(engine))).finished().reason == "length"
+
+
+async def end_after_a_chunk(generation: Generation, ended: set[int]) -> Told:
+    """Read to the end, ending each candidate of `ended` when its first chunk comes, and again with every other."""
+    events = []
+    async with generation:
+        async for event in generation:
+            events.append(event)
+            if isinstance(event, Chunk) and event.index in ended:
+                generation.end(event.index)
+    return Told(events)
+
+
+async def test_ended_candidate_finishes_once_and_the_others_go_on(engine: Engine) -> None:
+    request = ask(engine, n_candidates=3, max_tokens=200, seed=7, sampling=WARM, end_ids=frozenset())
+    alone = await complete(engine, request)
+    told = await end_after_a_chunk(engine.generate(request), {1})
+    assert told.finished(1).reason == "content_filter"
+    assert told.chunks(1)[-1].n_tokens <= told.finished(1).n_tokens < 200
+    for index in (0, 2):
+        assert told.text(index) == alone.text(index)
+        assert (told.finished(index).reason, told.finished(index).n_tokens) == ("length", 200)
+    await eventually(lambda: is_idle(engine))
+
+
+async def test_ending_every_candidate_frees_everything(engine: Engine) -> None:
+    request = ask(engine, n_candidates=2, max_tokens=200, end_ids=frozenset())
+    told = await end_after_a_chunk(engine.generate(request), {0, 1})
+    assert [told.finished(index).reason for index in (0, 1)] == ["content_filter"] * 2
+    await eventually(lambda: is_idle(engine))
+    assert (await complete(engine, ask(engine))).finished().reason == "length"
+
+
+async def test_ending_what_has_finished_does_nothing(engine: Engine) -> None:
+    async with engine.generate(ask(engine, n_candidates=2, max_tokens=2)) as generation:
+        events = [event async for event in generation]
+        generation.end(0)
+        generation.end(1)
+    assert sum(isinstance(event, Finished) for event in events) == 2
+    assert (await complete(engine, ask(engine))).finished().reason == "length"
+
+
+async def test_ended_candidate_counts_in_the_statistics_what_it_sampled(engine: Engine) -> None:
+    before = engine.stats().completion_tokens
+    told = await end_after_a_chunk(engine.generate(ask(engine, max_tokens=200, end_ids=frozenset())), {0})
+    await eventually(lambda: is_idle(engine))
+    assert engine.stats().completion_tokens - before == told.finished().n_tokens
 
 
 async def test_more_prompts_than_streams_are_all_served(engine: Engine) -> None:

@@ -13,6 +13,13 @@ from afterword.tokens import ByteTokenizer
 END, CONTROL = ByteTokenizer.END, ByteTokenizer.CONTROL
 
 
+class Pairs(ByteTokenizer):
+    """Tokens of two letters."""
+
+    def piece(self, token: int) -> bytes:
+        return (b"ab", b"cx")[token]
+
+
 def run(request: GenerationRequest, tokens: Sequence[int]) -> list[list[Event]]:
     """The events of each token; token number i has the log-probability -(i + 1)."""
     candidate = Candidate(0, request, ByteTokenizer())
@@ -186,3 +193,18 @@ def test_text_is_the_same_with_and_without_log_probabilities(
         assert all(chunk.text or chunk.tokens for chunk in chunks)
         texts.append(("".join(chunk.text for chunk in chunks), events[-1].reason, events[-1].n_tokens))
     assert texts[0] == texts[1]
+
+
+def test_candidate_ended_from_outside_shows_nothing_that_was_held() -> None:
+    candidate = Candidate(0, generation_request(b"p", stops=("bcd",)), ByteTokenizer())
+    assert candidate.accept(97, None, ()) == [chunk("a", 1)]
+    assert candidate.accept(98, None, ()) == []
+    assert candidate.end() == [Finished(0, "content_filter", 2, 0.0, 0)]
+    assert candidate.finished
+
+
+def test_candidate_ended_from_outside_lists_tokens_that_began_in_visible_text() -> None:
+    candidate = Candidate(0, generation_request([0], stops=("xy",), logprobs=0), Pairs())
+    assert candidate.accept(0, -1.0, ()) == [chunk("ab", 1, SampledToken(0, 0, -1.0, ()))]
+    assert candidate.accept(1, -2.0, ()) == [chunk("c", 2)]
+    assert candidate.end() == [chunk("", 2, SampledToken(1, 2, -2.0, ())), Finished(0, "content_filter", 2, -3.0, 2)]

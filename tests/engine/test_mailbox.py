@@ -152,11 +152,12 @@ def test_delivery_to_a_closed_loop_is_ignored() -> None:
 
 
 class Closing:
-    """A generation over a mailbox that counts how often its engine was told."""
+    """A generation over a mailbox that remembers what its engine was told."""
 
     def __init__(self, box: Mailbox) -> None:
         self.n_closed = 0
-        self.generation = MailboxGeneration(box, self._closed)
+        self.ended: list[int] = []
+        self.generation = MailboxGeneration(box, self._closed, self.ended.append)
 
     def _closed(self) -> None:
         self.n_closed += 1
@@ -200,3 +201,17 @@ async def test_leaving_after_a_failure_tells_nobody() -> None:
         async with closing.generation as generation:
             await anext(aiter(generation))
     assert closing.n_closed == 0
+
+
+async def test_ending_a_candidate_tells_the_engine_which() -> None:
+    closing = Closing(mailbox(3))
+    closing.generation.end(2)
+    assert (closing.ended, closing.n_closed) == ([2], 0)
+
+
+async def test_ending_a_candidate_after_the_end_tells_nobody() -> None:
+    box = mailbox()
+    closing = Closing(box)
+    box.post([DONE, finished()])
+    closing.generation.end(0)
+    assert closing.ended == []

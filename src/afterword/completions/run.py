@@ -6,6 +6,7 @@ Knows neither what the events mean nor what becomes of them.
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Protocol
 
 from afterword.completions.request import Completion
 from afterword.engine.base import Engine, Generation
@@ -15,9 +16,21 @@ READ_AHEAD = 2
 """Events of one prompt that wait beside the others': its last text and its end, which come together."""
 
 
+class Running(Protocol):
+    """A request being completed: iterates over (prompt number, event), each prompt's own in order."""
+
+    def __aiter__(self) -> AsyncIterator[tuple[int, Event]]: ...
+
+    async def __anext__(self) -> tuple[int, Event]: ...
+
+    def end(self, prompt_index: int, index: int) -> None:
+        """Stop sampling one candidate of a prompt; see `Generation.end`."""
+        ...
+
+
 @asynccontextmanager
-async def run(completion: Completion, engine: Engine) -> AsyncIterator[AsyncIterator[tuple[int, Event]]]:
-    """The request's events as (prompt number, event), each prompt's own in order.
+async def run(completion: Completion, engine: Engine) -> AsyncIterator[Running]:
+    """The request's events.
 
     Entering submits all prompts before anything is awaited for, or none of them: then it raises `Overloaded` or
     `EngineFailed`. Iterating raises `EngineFailed` if one generation breaks, which ends the others too. Leaving
@@ -40,6 +53,7 @@ class _Single:
     """The events of the only prompt, without a task in between."""
 
     def __init__(self, generation: Generation) -> None:
+        self._generation = generation
         self._events = aiter(generation)
 
     def __aiter__(self) -> AsyncIterator[tuple[int, Event]]:
@@ -47,6 +61,11 @@ class _Single:
 
     async def __anext__(self) -> tuple[int, Event]:
         return 0, await anext(self._events)
+
+    def end(self, prompt_index: int, index: int) -> None:
+        """See `Running`."""
+        assert prompt_index == 0
+        self._generation.end(index)
 
 
 class _Merged:
@@ -57,6 +76,7 @@ class _Merged:
     """
 
     def __init__(self, generations: Sequence[Generation]) -> None:
+        self._generations = generations
         self._queue: asyncio.Queue[tuple[int, Event] | None] = asyncio.Queue()
         self._room = [asyncio.Semaphore(READ_AHEAD) for _ in generations]
         """Events that each prompt may still put into the queue."""
@@ -77,6 +97,10 @@ class _Merged:
             if self._failure is not None:
                 raise self._failure
         raise StopAsyncIteration
+
+    def end(self, prompt_index: int, index: int) -> None:
+        """See `Running`."""
+        self._generations[prompt_index].end(index)
 
     async def aclose(self) -> None:
         """Stop forwarding."""

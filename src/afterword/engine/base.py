@@ -71,6 +71,20 @@ class Generation(Protocol):
 
     def __aiter__(self) -> AsyncIterator[Event]: ...
 
+    def end(self, index: int) -> None:
+        """Stop sampling one candidate, as the content filter does; the others go on.
+
+        Called on the event loop, after a chunk of the candidate has been read. The candidate still gets exactly one
+        `Finished`, as its last event, whose `n_tokens` counts all that was sampled for it; its reason is
+        `content_filter`, unless it had an end of its own that was already on the way. Chunks on the way still come;
+        the reader drops their text. A token that began in text already given is listed before the end, with no text.
+        Ending what has finished, or what was ended before, does nothing.
+
+        An engine that cannot stop one candidate of several at its source stops passing it on and finishes it at
+        once, with the counts it has by then; if it was the last that ran, it cancels at the source.
+        """
+        ...
+
 
 class Engine(Protocol):
     """A loaded model. Methods are called from the event loop and never block it."""

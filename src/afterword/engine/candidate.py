@@ -73,6 +73,12 @@ class Candidate:
         assert not self.finished
         return self._finish("length")
 
+    def end(self) -> list[Event]:
+        """End the candidate from outside (`Generation.end`): nothing held becomes visible."""
+        assert not self.finished, "the candidate has ended"
+        begun = [Chunk(self.index, "", (token,), self.n_tokens) for token in self._stream.cut()]
+        return [*begun, self._finish("content_filter")]
+
     def _listed(self, token_id: int, logprob: float | None, top: tuple[tuple[int, float], ...]) -> SampledToken | None:
         """The token as it is listed, and counted in the sum; None if the request wants no log-probabilities."""
         if self._request.logprobs is None:

@@ -64,7 +64,7 @@ class EchoEngine:
         job = _Job(request, Mailbox(loop, request.n_candidates), loop.time())
         self._waiting.append(job)
         self._admit()
-        return MailboxGeneration(job.mailbox, lambda: self._cancel(job))
+        return MailboxGeneration(job.mailbox, lambda: self._cancel(job), job.end)
 
     def reserve(self, n_sequences: int) -> None:
         """See `Engine.reserve`. Streams and waiting room are counted as one, so the order of prompts is no matter."""
@@ -155,7 +155,7 @@ class EchoEngine:
         scores = await self._scores(request.prompt, request.prompt_logprobs)
         self._counts.prompt_tokens += len(request.prompt)
         job.mailbox.post([PromptDone(0, scores)])
-        candidates = new_candidates(request, self.tokenizer)
+        candidates = job.candidates = new_candidates(request, self.tokenizer)
         if request.max_tokens == 0:
             job.mailbox.post([candidate.finish_empty() for candidate in candidates])
             return
@@ -168,11 +168,11 @@ class EchoEngine:
             # A voice that drew its end token has not got one more than before.
             self._counts.completion_tokens += sum(voice.candidate.n_tokens > step for voice in voices)
             job.mailbox.post(events)
-            voices = [voice for voice in voices if not voice.candidate.finished]
-            job.n_unfinished = len(voices)
-            if not voices:
+            if job.n_unfinished == 0:
                 return
             await asyncio.sleep(self._token_delay)
+            # Only now: the reader may have ended some of them in the pause.
+            voices = [voice for voice in voices if not voice.candidate.finished]
 
     async def _scores(self, prompt: tuple[int, ...], k: int | None) -> PromptScores | None:
         """Scores of the prompt, None if `k` is. What is expected after each token is that the prompt starts again."""
@@ -193,13 +193,27 @@ class EchoEngine:
 class _Job:
     """One prompt from `generate` to its end."""
 
-    __slots__ = ("mailbox", "n_unfinished", "queued_at", "request")
+    __slots__ = ("candidates", "mailbox", "queued_at", "request")
 
     def __init__(self, request: GenerationRequest, mailbox: Mailbox, queued_at: float) -> None:
         self.request = request
         self.mailbox = mailbox
         self.queued_at = queued_at
-        self.n_unfinished = request.n_candidates
+        self.candidates: list[Candidate] = []
+        """In order of their index; empty before the prompt is done."""
+
+    @property
+    def n_unfinished(self) -> int:
+        """Candidates that may still say something."""
+        if not self.candidates:
+            return self.request.n_candidates
+        return sum(not candidate.finished for candidate in self.candidates)
+
+    def end(self, index: int) -> None:
+        """See `Generation.end`."""
+        candidate = self.candidates[index]
+        if not candidate.finished:
+            self.mailbox.post(candidate.end())
 
 
 class _Counts:

@@ -151,9 +151,13 @@ def _call_on(loop: AbstractEventLoop, action: Callable[[], None]) -> None:
 class MailboxGeneration:
     """A `Generation` that reads a mailbox and tells its engine when the reader leaves early."""
 
-    def __init__(self, mailbox: Mailbox, on_close: Callable[[], None]) -> None:
-        """`on_close`: called on the event loop, at most once, if the context is left before all was posted."""
+    def __init__(self, mailbox: Mailbox, on_close: Callable[[], None], on_end: Callable[[int], None]) -> None:
+        """Both are called on the event loop, and neither once all was posted.
+
+        `on_close`: the context was left, at most once. `on_end`: `Generation.end` was called with that candidate.
+        """
         self._mailbox = mailbox
+        self._on_end = on_end
         self._on_close: Callable[[], None] | None = on_close
 
     async def __aenter__(self) -> Self:
@@ -168,3 +172,8 @@ class MailboxGeneration:
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._mailbox
+
+    def end(self, index: int) -> None:
+        """See `Generation.end`."""
+        if not self._mailbox.is_complete:
+            self._on_end(index)

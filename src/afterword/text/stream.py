@@ -81,6 +81,10 @@ class TextStream(Generic[T]):
         self._waiting.clear()
         return Visible(text, tokens, stopped=False)
 
+    def cut(self) -> tuple[T, ...]:
+        """The text ends where it is visible now, what is held is dropped: the tokens still to list, as at a stop."""
+        return self._tokens_before_cut()
+
     def _end_of(self, piece: bytes, start: int) -> int:
         """Place behind the last character that the token just pushed takes part in."""
         if not piece:

@@ -89,7 +89,11 @@ class LlamaEngine:
             self._n_posted += request.n_candidates
             self._commands.append(lambda: self._add(group))
             self._changed.notify()
-        return MailboxGeneration(mailbox, lambda: self._post(lambda: self._cancel(group)))
+        return MailboxGeneration(
+            mailbox,
+            on_close=lambda: self._post(lambda: self._cancel(group)),
+            on_end=lambda index: self._post(lambda: self._end(group.sequences[index])),
+        )
 
     def reserve(self, n_sequences: int) -> None:
         """See `Engine.reserve`."""
@@ -196,6 +200,13 @@ class LlamaEngine:
             del self._groups[group]
             self._cancelled += sum(not sequence.candidate.finished for sequence in group.sequences)
             self._scheduler.cancel(group)
+
+    def _end(self, sequence: Sequence) -> None:
+        """See `Generation.end`; a sequence without a stream has finished, or its group is gone."""
+        if sequence.stream is not None and not sequence.candidate.finished:
+            events = sequence.candidate.end()
+            self._scheduler.end(sequence)
+            self._send([(sequence.group.reader, event) for event in events])
 
     def _note_waits(self) -> None:
         for sequence in self._scheduler.just_admitted:

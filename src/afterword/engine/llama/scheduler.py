@@ -66,6 +66,11 @@ class Scheduler:
         for sequence in [s for s in self.running if s.group is group]:
             self._release(sequence)
 
+    def end(self, sequence: Sequence) -> None:
+        """Forget one running sequence past its prompt; the rest of its group goes on."""
+        assert not sequence.prefilling, "others may wait for its prompt"
+        self._release(sequence)
+
     def step(self) -> list[Message]:
         """Compute one batch; the messages come in the order in which they happened."""
         self._admit()
