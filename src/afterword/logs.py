@@ -29,15 +29,20 @@ class RequestRecord:
     latency: float
     left: bool
     """The client went away before the answer was complete."""
+    key_id: str | None = None
+    account_id: str | None = None
+    """Of the key that was sent; None: there was none, or it has no such id."""
     completion: "CompletionRecord | None" = None
     """None unless a completion was asked for and understood."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionRecord:
-    """The part of a request's record that only completions have."""
+    """The part of a request's record that only completions have. Counts are 0 if no engine took it on."""
 
     model: str
+    full_name: str
+    """The model's, `vendor/name`."""
     stream: bool
     seed: int
     seed_drawn: bool
@@ -104,6 +109,8 @@ def log_request(record: RequestRecord) -> None:
     }
     if record.left:
         facts["client_left"] = True
+    if record.key_id is not None:
+        facts |= {"key": record.key_id, "account": record.account_id}
     completion = record.completion
     if completion is not None:
         facts |= {

@@ -13,6 +13,8 @@ from afterword.engine.base import Engine, EngineStats, Generation
 from afterword.engine.echo import EchoEngine
 from afterword.engine.events import Event
 from afterword.engine.request import GenerationRequest
+from afterword.gateway.base import Gateway
+from afterword.gateway.opening import OPEN, single_key_gateway
 from afterword.models import Registry, ServedModel
 
 CREATED = 1700000000
@@ -28,9 +30,14 @@ def registry(*engines: Engine) -> Registry:
     return Registry(models)
 
 
-def app_of(*engines: Engine, **settings: Any) -> FastAPI:
-    """An application over `engines` with `settings`, the fields of `ApiSettings`."""
-    return create_app(registry(*engines), ApiSettings(**settings))
+def app_of(*engines: Engine, api_key: str | None = None, gateway: Gateway | None = None, **settings: Any) -> FastAPI:
+    """An application over `engines` with `settings`, the fields of `ApiSettings`.
+
+    It is behind `gateway`; without one it wants `api_key`, or is open if there is none either.
+    """
+    if gateway is None:
+        gateway = OPEN if api_key is None else single_key_gateway(api_key)
+    return create_app(registry(*engines), ApiSettings(**settings), gateway)
 
 
 def client_of(app: FastAPI, **headers: str) -> httpx.AsyncClient:

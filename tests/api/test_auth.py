@@ -1,10 +1,10 @@
-"""Where clients put their key."""
+"""Where clients put their key, and the account they want charged."""
 
 import base64
 
 import pytest
 
-from afterword.api.auth import offered_keys
+from afterword.api.auth import offered_keys, selected_account
 
 
 def basic(user_and_password: bytes) -> bytes:
@@ -37,3 +37,19 @@ def test_a_key_is_found_in_each_of_its_places(name: bytes, value: bytes, expecte
 def test_all_keys_are_offered() -> None:
     headers = [(b"authorization", b"Bearer one"), (b"accept", b"*/*"), (b"api-key", b"two")]
     assert list(offered_keys(headers)) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        pytest.param([], None, id="none"),
+        pytest.param([b"acme"], "acme", id="one"),
+        pytest.param([b" acme "], "acme", id="spaces around it"),
+        pytest.param([b""], None, id="empty"),
+        pytest.param(["k\u00e4se".encode()], "k\u00e4se", id="UTF-8"),
+        pytest.param([b"\xff"], "\ufffd", id="no text"),
+        pytest.param([b"first", b"second"], "first", id="the first of several"),
+    ],
+)
+def test_the_account_to_charge_is_read_from_its_header(values: list[bytes], expected: str | None) -> None:
+    assert selected_account([(b"x-selected-account-id", value) for value in values]) == expected

@@ -11,6 +11,7 @@ from afterword.logs import CompletionRecord, RequestRecord, configure, log_reque
 
 COMPLETION = CompletionRecord(
     model="m",
+    full_name="local/m",
     stream=True,
     seed=0,
     seed_drawn=True,

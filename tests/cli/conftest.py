@@ -12,6 +12,7 @@ from afterword.api.app import create_app
 from afterword.api.settings import ApiSettings
 from afterword.cli.main import app
 from afterword.engine.echo import EchoEngine
+from afterword.gateway.opening import single_key_gateway
 from afterword.models import Registry, ServedModel
 
 KEY = "secret"
@@ -41,5 +42,5 @@ def afterword(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Afterword:
 def server(run_server: Callable[[Any], AbstractContextManager[str]]) -> Iterator[str]:
     """The base URL of a server with two echo models, `first` and `second`, that wants the key `KEY`."""
     models = [ServedModel(name, EchoEngine(), 0) for name in ("first", "second")]
-    with run_server(create_app(Registry(models), ApiSettings(api_key=KEY))) as url:
+    with run_server(create_app(Registry(models), ApiSettings(), single_key_gateway(KEY))) as url:
         yield url

@@ -1,7 +1,8 @@
 """Puts the application together: routes, layers around them, and the end of the engines' lives."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -12,23 +13,38 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from afterword import __version__
-from afterword.api import completions, docs, models, status, tokenize
+from afterword.api import completions, docs, models, ratelimit, status, tokenize
 from afterword.api.auth import KeyMiddleware
 from afterword.api.errors import FailureMiddleware, describe
-from afterword.api.exchange import ExchangeMiddleware
+from afterword.api.exchange import ExchangeMiddleware, OpenExchanges
 from afterword.api.schema import describe_api
 from afterword.api.settings import ApiSettings, Serving, serving_of
+from afterword.gateway.base import Gateway
+from afterword.gateway.opening import OPEN
 from afterword.metrics import Metrics
 from afterword.models import Registry
 
 METHODS = ("GET", "POST", "HEAD")
 """All that any route takes."""
 
-EXPOSED_HEADERS = ("x-request-id", "openai-processing-ms", "openai-model", "openai-version", "retry-after")
+EXPOSED_HEADERS = (
+    "x-request-id",
+    "openai-processing-ms",
+    "openai-model",
+    "openai-version",
+    "retry-after",
+    *ratelimit.HEADERS,
+)
+
+SECONDS_TO_RECORD = 10.0
+"""How long a shutdown waits for requests whose engine has closed to end and to be recorded."""
 
 
-def create_app(registry: Registry, settings: ApiSettings) -> FastAPI:
-    """The application over `registry`, whose engines it closes when it shuts down. No state outside the app."""
+def create_app(registry: Registry, settings: ApiSettings, gateway: Gateway = OPEN) -> FastAPI:
+    """The application over `registry`, for the clients that `gateway` lets in. No state outside the app.
+
+    It closes the engines and the gateway when it shuts down.
+    """
     app = FastAPI(
         title="afterword",
         version=__version__,
@@ -37,7 +53,7 @@ def create_app(registry: Registry, settings: ApiSettings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    app.state.serving = Serving(registry, settings, Metrics(registry))
+    app.state.serving = Serving(registry, settings, gateway, Metrics(registry), OpenExchanges())
     for part in (completions, models, tokenize, status, docs):
         app.include_router(part.router)
     app.add_exception_handler(HTTPException, _routing_failure)
@@ -48,8 +64,8 @@ def create_app(registry: Registry, settings: ApiSettings) -> FastAPI:
 
 def _add_layers(app: FastAPI, settings: ApiSettings) -> None:
     """From the inside out: preflights and errors get the headers of the outer layers, and need no key."""
-    if settings.api_key is not None:
-        app.add_middleware(KeyMiddleware, key=settings.api_key)
+    serve = serving_of(app)
+    app.add_middleware(KeyMiddleware, keys=serve.gateway.keys)
     app.add_middleware(SlashMiddleware)
     app.add_middleware(FailureMiddleware)
     if settings.cors_origins:
@@ -62,17 +78,27 @@ def _add_layers(app: FastAPI, settings: ApiSettings) -> None:
             # Pages on the public web ask for this when the server is on the reader's own machine.
             allow_private_network=True,
         )
-    app.add_middleware(ExchangeMiddleware, metrics=serving_of(app).metrics)
+    app.add_middleware(ExchangeMiddleware, metrics=serve.metrics, gateway=serve.gateway, exchanges=serve.exchanges)
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    try:
-        yield
-    finally:
-        engines = {id(served.engine): served.engine for served in serving_of(app).registry.all()}
+    """Close everything from the engines outwards, so that what they end is still counted and written down."""
+    serve = serving_of(app)
+    engines = {id(served.engine): served.engine for served in serve.registry.all()}
+    async with AsyncExitStack() as last_first:
+        for part in (serve.gateway.ledger, serve.gateway.limiter, serve.gateway.keys):
+            last_first.push_async_callback(part.aclose)
+        last_first.push_async_callback(_recorded, serve.exchanges)
         for engine in engines.values():
-            await engine.aclose()
+            last_first.push_async_callback(engine.aclose)
+        yield
+
+
+async def _recorded(exchanges: OpenExchanges) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SECONDS_TO_RECORD):
+            await exchanges.wait()
 
 
 async def _routing_failure(request: Request, error: Exception) -> Response:

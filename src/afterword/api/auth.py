@@ -1,41 +1,54 @@
-"""The one static API key: where clients put it, and whether it is right. Knows no accounts."""
+"""Whose request this is: where clients put keys, and the grant that a good one brings. Knows no storage."""
 
 import base64
 import binascii
-import hmac
 from collections.abc import Iterator
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from afterword.errors import NotAuthenticated
+from afterword.api.exchange import exchange_of
+from afterword.errors import NotPermitted
+from afterword.gateway.base import Keys
+from afterword.gateway.grant import Grant
+from afterword.models import ServedModel
 
-OPEN_PATHS = frozenset({"/health", "/ready"})
-"""Answered without a key: probes have none."""
+OPEN_PATHS = frozenset({"/", "/health", "/ready"})
+"""Answered without a key: probes have none, and the page at the root asks its reader for one."""
+
+OPEN_PREFIXES = ("/playground/",)
+"""Where the files of that page are."""
+
+ACCOUNT_HEADER = b"x-selected-account-id"
 
 
 class KeyMiddleware:
-    """Raises `NotAuthenticated` unless a request carries the key. CORS preflights never come this far."""
+    """Puts the grant on the request's exchange. Raises what `Keys.find` does; CORS preflights never come this far."""
 
-    def __init__(self, app: ASGIApp, key: str) -> None:
+    def __init__(self, app: ASGIApp, keys: Keys) -> None:
         self._app = app
-        self._key = key.encode("utf-8")
+        self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check, then pass on."""
-        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
-            self._check(list(offered_keys(scope["headers"])))
+        """Find the grant, then pass on."""
+        if scope["type"] == "http" and not _is_open(scope["path"]):
+            headers = scope["headers"]
+            grant = await self._keys.find(tuple(offered_keys(headers)), selected_account(headers))
+            exchange_of(scope).grant = grant
         await self._app(scope, receive, send)
 
-    def _check(self, offered: list[bytes]) -> None:
-        if not offered:
-            raise NotAuthenticated(
-                "This server asks for an API key. Send it as 'Authorization: Bearer KEY', as an 'api-key' or "
-                "'x-api-key' header, or as the password of HTTP Basic."
-            )
-        # Every key is compared, on bytes: the time tells nothing, and characters outside ASCII are no error.
-        right = [hmac.compare_digest(key, self._key) for key in offered]
-        if not any(right):
-            raise NotAuthenticated("The API key sent with this request is not the one this server expects.")
+
+def permitted(served: ServedModel, scope: Scope) -> ServedModel:
+    """The model itself. Raises `NotPermitted` if the request's key may not use it."""
+    if not grant_of(scope).allows(served.full_name):
+        raise NotPermitted(f"This API key may not use the model '{served.full_name}'.")
+    return served
+
+
+def grant_of(scope: Scope) -> Grant:
+    """What the request with this scope may do; only for routes that need a key."""
+    grant = exchange_of(scope).grant
+    assert grant is not None, "the route is none of those that are open"
+    return grant
 
 
 def offered_keys(headers: list[tuple[bytes, bytes]]) -> Iterator[bytes]:
@@ -55,6 +68,19 @@ def offered_keys(headers: list[tuple[bytes, bytes]]) -> Iterator[bytes]:
             continue
         if key:
             yield key
+
+
+def selected_account(headers: list[tuple[bytes, bytes]]) -> str | None:
+    """The account that a client wants charged, None if it names none. Of several the first: the key decides anyway."""
+    for name, value in headers:
+        if name == ACCOUNT_HEADER:
+            account = value.strip().decode("utf-8", "replace")
+            return None if account == "" else account
+    return None
+
+
+def _is_open(path: str) -> bool:
+    return path in OPEN_PATHS or path.startswith(OPEN_PREFIXES)
 
 
 def _authorization_key(value: bytes) -> bytes:

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
+from afterword.api.auth import grant_of, permitted
 from afterword.api.disconnect import unless_client_leaves
 from afterword.api.errors import describe, report
 from afterword.api.exchange import Exchange, exchange_of
@@ -64,10 +65,11 @@ async def _answer(request: Request, override: dict[str, Any]) -> Response:
     serve = serving(request)
     data = await read_object(request, serve.settings.max_body_bytes, serve.settings.body_idle_seconds)
     body = parse_body(data | override, strict=serve.settings.strict)
-    served = serve.registry.get(body.model)
+    served = permitted(serve.registry.get(body.model), request.scope)
     completion = await _resolve(body, served, serve.settings)
     job = Job(completion, served, Assembler(completion), exchange_of(request.scope))
-    job.exchange.begin(job.completion, job.assembler)
+    job.exchange.begin(job.completion, job.assembler, served.full_name)
+    job.exchange.admission = await serve.gateway.limiter.admit(grant_of(request.scope), completion.most_tokens)
     if completion.stream:
         return EventStream(_frames(job), partial(_error_frame, scope=request.scope))
     return await unless_client_leaves(_plain(job), request.receive)
@@ -84,6 +86,7 @@ async def _resolve(body: CompletionBody, served: ServedModel, settings: ApiSetti
 async def _deltas(job: Job) -> AsyncIterator[AsyncGenerator[Delta, None]]:
     """Submit the work on entering, give its deltas, cancel what is left of it on leaving."""
     async with run(job.completion, job.served.engine) as events, aclosing(_fold(job, events)) as deltas:
+        job.exchange.submitted = True
         yield deltas
 
 

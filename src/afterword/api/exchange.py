@@ -1,19 +1,24 @@
-"""One HTTP request from arrival to end: its id, its headers, its log line, its counts.
+"""One HTTP request from arrival to end: its id, its headers, its log line, its counts, its row in the ledger.
 
 Wraps everything else, so that errors, preflights and clients that leave are recorded too. Knows no route.
 """
 
+import asyncio
 import re
 import secrets
 import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from afterword.completions.assemble import Assembler
+from afterword.api.ratelimit import ratelimit_headers
+from afterword.completions.assemble import Assembler, Usage
 from afterword.completions.request import Completion
 from afterword.engine.events import Chunk, Event
+from afterword.gateway.base import Admission, Gateway, Standing, UsageRow
+from afterword.gateway.grant import Grant
 from afterword.logs import CompletionRecord, RequestRecord, log_request
 from afterword.metrics import Metrics
 
@@ -22,6 +27,8 @@ CLIENT_LEFT_STATUS = 499
 
 QUIET_ROUTES = frozenset({"/health", "/ready", "/metrics"})
 """Asked every few seconds by machines: counted, not logged."""
+
+NOTHING_USED = Usage(prompt_tokens=0, completion_tokens=0, cached_tokens=0)
 
 _SANE_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
@@ -35,29 +42,43 @@ class Exchange:
     """`time.perf_counter()` at arrival."""
     status: int | None = None
     left: bool = False
+    grant: Grant | None = None
+    """None until a good key has been seen, and where none is needed."""
+    admission: Admission | None = None
+    """Set once the request has been let in."""
     completion: Completion | None = None
     assembler: Assembler | None = None
+    full_name: str = ""
+    """The model's; set with `completion`."""
+    submitted: bool = False
+    """An engine has taken all of it on."""
     finish_reasons: list[str] = field(default_factory=list)
     first_token: float | None = None
     """`time.perf_counter()` when the first token of any choice came."""
 
-    def begin(self, completion: Completion, assembler: Assembler) -> None:
-        """Remember what is being answered; the counts are read when the request ends."""
+    def begin(self, completion: Completion, assembler: Assembler, full_name: str) -> None:
+        """Remember what is being answered, by which model; the counts are read when the request ends."""
         self.completion = completion
         self.assembler = assembler
+        self.full_name = full_name
 
     def saw(self, event: Event) -> None:
         """Notice the first token."""
         if self.first_token is None and isinstance(event, Chunk):
             self.first_token = time.perf_counter()
 
+    def usage(self) -> Usage:
+        """Tokens used by now: those that were generated count, whoever still reads them."""
+        return self.assembler.usage() if self.submitted and self.assembler is not None else NOTHING_USED
+
     def record(self) -> CompletionRecord | None:
         """What is known of the completion by now, None if none was understood."""
-        if self.completion is None or self.assembler is None:
+        if self.completion is None:
             return None
-        usage = self.assembler.usage()
+        usage = self.usage()
         return CompletionRecord(
             model=self.completion.model,
+            full_name=self.full_name,
             stream=self.completion.stream,
             seed=self.completion.seed,
             seed_drawn=not self.completion.generations[0].reproducible,
@@ -77,12 +98,38 @@ def exchange_of(scope: Scope) -> Exchange:
     return found
 
 
+class OpenExchanges:
+    """Counts the requests that have not been recorded yet. On the event loop."""
+
+    def __init__(self) -> None:
+        self._n = 0
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def opened(self) -> None:
+        """One more."""
+        self._n += 1
+        self._none.clear()
+
+    def closed(self) -> None:
+        """One less."""
+        self._n -= 1
+        if self._n == 0:
+            self._none.set()
+
+    async def wait(self) -> None:
+        """Return once there are none."""
+        await self._none.wait()
+
+
 class ExchangeMiddleware:
     """Opens an `Exchange` per request, adds the headers of SPEC section 6, and records how it ended."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, gateway: Gateway, exchanges: OpenExchanges) -> None:
         self._app = app
         self._metrics = metrics
+        self._gateway = gateway
+        self._exchanges = exchanges
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on between opening and recording."""
@@ -96,15 +143,30 @@ class ExchangeMiddleware:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 exchange.status = message["status"]
-                _add_headers(message, exchange)
+                _add_headers(message, exchange, await self._standing(exchange))
             await send(message)
 
+        self._exchanges.opened()
         try:
             await self._app(scope, receive, send_with_headers)
         finally:
-            self._close(scope, path, exchange)
+            self._record(scope, path, exchange)
+            try:
+                if exchange.admission is not None:
+                    usage = exchange.usage()
+                    await exchange.admission.settle(usage.prompt_tokens + usage.completion_tokens)
+            finally:
+                self._exchanges.closed()
 
-    def _close(self, scope: Scope, path: str, exchange: Exchange) -> None:
+    async def _standing(self, exchange: Exchange) -> Standing:
+        """What the key has left, as the answer to the request tells it; nothing where no key was asked for."""
+        if exchange.admission is not None:
+            return exchange.admission.standing
+        if exchange.grant is not None:
+            return await self._gateway.limiter.standing(exchange.grant)
+        return Standing()
+
+    def _record(self, scope: Scope, path: str, exchange: Exchange) -> None:
         no_status = CLIENT_LEFT_STATUS if exchange.left else 500
         record = RequestRecord(
             request_id=exchange.request_id,
@@ -114,11 +176,33 @@ class ExchangeMiddleware:
             status=no_status if exchange.status is None else exchange.status,
             latency=time.perf_counter() - exchange.started,
             left=exchange.left,
+            key_id=None if exchange.grant is None else exchange.grant.key_id,
+            account_id=None if exchange.grant is None else exchange.grant.account_id,
             completion=exchange.record(),
         )
         self._metrics.observe(record)
+        if record.completion is not None:
+            self._gateway.ledger.write(usage_row(record, record.completion))
         if record.route not in QUIET_ROUTES:
             log_request(record)
+
+
+def usage_row(record: RequestRecord, completion: CompletionRecord) -> UsageRow:
+    """The ledger's row for a completion request that has just ended."""
+    return UsageRow(
+        time=datetime.now(UTC),
+        request_id=record.request_id,
+        key_id=record.key_id,
+        account_id=record.account_id,
+        user=completion.user,
+        model=completion.full_name,
+        prompt_tokens=completion.prompt_tokens,
+        cached_tokens=completion.cached_tokens,
+        completion_tokens=completion.completion_tokens,
+        finish_reasons=completion.finish_reasons,
+        latency=record.latency,
+        status=record.status,
+    )
 
 
 def request_id(headers: Headers) -> str:
@@ -132,10 +216,12 @@ def route_label(scope: Scope) -> str:
     return getattr(scope.get("route"), "path", "unmatched")
 
 
-def _add_headers(message: Message, exchange: Exchange) -> None:
+def _add_headers(message: Message, exchange: Exchange, standing: Standing) -> None:
     headers = MutableHeaders(raw=message.setdefault("headers", []))
     headers["x-request-id"] = exchange.request_id
     headers["openai-processing-ms"] = str(round((time.perf_counter() - exchange.started) * 1000))
     headers["openai-version"] = "2020-10-01"
+    for name, value in ratelimit_headers(standing):
+        headers[name] = value
     if exchange.completion is not None:
         headers["openai-model"] = exchange.completion.model.encode("ascii", "replace").decode("ascii")

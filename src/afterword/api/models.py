@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from afterword.api.auth import grant_of, permitted
 from afterword.api.schema import MODEL_DOCS, MODELS_DOCS
 from afterword.api.settings import serving
 from afterword.api.wire import dumps
@@ -16,15 +17,17 @@ router = APIRouter(tags=["models"])
 
 @router.get("/v1/models", **MODELS_DOCS)
 async def list_models(request: Request) -> Response:
-    """Every model, in the order of registration; the first answers requests that name none."""
-    cards = [model_card(served) for served in serving(request).registry.all()]
+    """Every model that the key may use, in the order of registration; the first of all answers requests without one."""
+    grant = grant_of(request.scope)
+    models = [served for served in serving(request).registry.all() if grant.allows(served.full_name)]
+    cards = [model_card(served) for served in models]
     return Response(dumps({"object": "list", "data": cards}), headers={"content-type": "application/json"})
 
 
 @router.get("/v1/models/{model_id:path}", **MODEL_DOCS)
 async def retrieve_model(request: Request) -> Response:
     """One model by its name or one of its aliases."""
-    served = serving(request).registry.get(request.path_params["model_id"])
+    served = permitted(serving(request).registry.get(request.path_params["model_id"]), request.scope)
     return Response(dumps(model_card(served)), headers={"content-type": "application/json"})
 
 

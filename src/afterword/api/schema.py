@@ -189,7 +189,7 @@ def _answer(meaning: str, name: str) -> dict[str, Any]:
 
 
 _NO_KEY = {401: _answer("No API key, or a wrong one.", "Error")}
-_NO_MODEL = {404: _answer("No such model.", "Error")}
+_NO_MODEL = {403: _answer("The key may not use the model.", "Error"), 404: _answer("No such model.", "Error")}
 _BAD_BODY = {
     400: _answer("The request breaks a rule; `param` names the field.", "Error"),
     408: _answer("The body stopped coming for half a minute.", "Error"),
@@ -222,13 +222,14 @@ COMPLETION_DOCS = _docs(
         **_BAD_BODY,
         **_NO_KEY,
         **_NO_MODEL,
+        429: _answer("A limit of the key is used up; `Retry-After` says when to come back.", "Error"),
         503: _answer("The server is full; `Retry-After` says when to come back.", "Error"),
     },
     requestBody=_body("CompletionBody"),
 )
 """What the completions route declares beside its path; the others below, likewise."""
 
-MODELS_DOCS = _docs({200: _answer("Every model; the first is the default.", "ModelList"), **_NO_KEY})
+MODELS_DOCS = _docs({200: _answer("Every model that the key may use.", "ModelList"), **_NO_KEY})
 MODEL_DOCS = _docs(
     {200: _answer("The model.", "Model"), **_NO_KEY, **_NO_MODEL}, parameters=[_parameter("model_id", "path")]
 )
@@ -244,7 +245,7 @@ TOKENIZER_INFO_DOCS = _docs(
     {200: _answer("The tokenizer.", "TokenizerInfo"), **_NO_KEY, **_NO_MODEL},
     parameters=[_parameter("model", "query")],
 )
-WELCOME_DOCS = _docs({200: _answer("Names and places.", "Welcome"), **_NO_KEY})
+WELCOME_DOCS = _docs({200: _answer("Names and places.", "Welcome")})
 HEALTH_DOCS = _docs({200: _answer("Alive.", "Status"), 503: _answer("An engine has failed.", "Status")})
 READY_DOCS = _docs({200: _answer("Ready.", "Status"), 503: _answer("Not ready.", "Status")})
 METRICS_DOCS = _docs({200: {"description": "Metrics.", "content": {"text/plain": {"schema": _STRING}}}, **_NO_KEY})

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from fastapi import FastAPI
 from starlette.requests import Request
 
+from afterword.api.exchange import OpenExchanges
 from afterword.api.intake import IDLE_SECONDS
+from afterword.gateway.base import Gateway
 from afterword.metrics import Metrics
 from afterword.models import Registry
 
@@ -16,8 +18,6 @@ MIB = 1024 * 1024
 class ApiSettings:
     """Settings of one application."""
 
-    api_key: str | None = None
-    """The key every request must carry; None: open to everybody."""
     max_body_bytes: int = 32 * MIB
     """Cap of a request body in bytes, both as sent and inflated."""
     body_idle_seconds: float = IDLE_SECONDS
@@ -33,11 +33,13 @@ class ApiSettings:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What handlers reach through the application: the models, the settings, the counters."""
+    """What handlers reach through the application: the models, the settings, the gateway, the counters."""
 
     registry: Registry
     settings: ApiSettings
+    gateway: Gateway
     metrics: Metrics
+    exchanges: OpenExchanges
 
 
 def serving(request: Request) -> Serving:

@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from afterword.api.auth import permitted
 from afterword.api.intake import read_object
 from afterword.api.schema import DETOKENIZE_DOCS, TOKENIZE_DOCS, TOKENIZER_INFO_DOCS
 from afterword.api.settings import serving
@@ -60,7 +61,7 @@ async def detokenize(request: Request) -> Response:
 @router.get("/tokenizer_info", **TOKENIZER_INFO_DOCS)
 async def tokenizer_info(request: Request) -> Response:
     """Names of the special tokens and the chat template; `?model=` chooses the model."""
-    served = serving(request).registry.get(request.query_params.get("model"))
+    served = permitted(serving(request).registry.get(request.query_params.get("model")), request.scope)
     tokenizer = served.engine.tokenizer
     return _json(
         {
@@ -82,7 +83,7 @@ async def _read(request: Request) -> tuple[ServedModel, dict[str, Any]]:
     model = data.get("model")
     if model is not None and not isinstance(model, str):
         raise InvalidRequest("'model' must be a string.", param="model", code="invalid_type")
-    return serve.registry.get(model), data
+    return permitted(serve.registry.get(model), request.scope), data
 
 
 def _flag(data: dict[str, Any], name: str, *, default: bool) -> bool:

@@ -18,6 +18,8 @@ from afterword.cli.options import setting_options, with_options
 from afterword.config import Config, ServerConfig, check_exposure, load_config
 from afterword.defaults import SETTINGS
 from afterword.errors import ConfigurationError
+from afterword.gateway.base import Gateway
+from afterword.gateway.opening import OPEN, single_key_gateway
 from afterword.loading.registry import load_registry
 from afterword.machine import resident_memory
 from afterword.models import Registry
@@ -45,7 +47,7 @@ def serve(values: Mapping[str, Any]) -> None:
     # The port is taken first: that it is in use should not show only after a model has been loaded.
     with _bind(config.server) as listener:
         registry = load_registry(config)
-        app = create_app(registry, api_settings(config.server))
+        app = create_app(registry, api_settings(config.server), open_gateway(config))
         server = _Server(
             uvicorn.Config(
                 app,
@@ -66,13 +68,17 @@ def serve(values: Mapping[str, Any]) -> None:
 def api_settings(server: ServerConfig) -> ApiSettings:
     """The part of the configuration that the HTTP layer is told."""
     return ApiSettings(
-        api_key=server.api_key,
         max_body_bytes=server.max_body_bytes,
         strict=server.strict,
         max_logprobs=server.max_logprobs,
         max_candidates=server.max_candidates,
         cors_origins=server.cors_origins,
     )
+
+
+def open_gateway(config: Config) -> Gateway:
+    """Who may use the server, as the configuration says."""
+    return OPEN if config.server.api_key is None else single_key_gateway(config.server.api_key)
 
 
 def ready_line(config: Config, registry: Registry, port: int) -> str:

@@ -44,6 +44,11 @@ class Completion:
     user: str | None
 
     @property
+    def most_tokens(self) -> int:
+        """Tokens that it can use at most: each prompt once, each candidate to its last allowed token."""
+        return sum(len(one.prompt) + one.n_candidates * one.max_tokens for one in self.generations)
+
+    @property
     def n_choices(self) -> int:
         """Choices in the answer: prompts x n."""
         return len(self.prompts) * self.n

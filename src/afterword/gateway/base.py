@@ -38,11 +38,21 @@ class Allowance:
     """Seconds until all of it is there again."""
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a key stands. None: it has no such limit."""
+
+    requests: Allowance | None = None
+    tokens: Allowance | None = None
+
+
 class Admission(Protocol):
     """A request that was let in."""
 
-    requests: Allowance | None
-    tokens: Allowance | None
+    @property
+    def standing(self) -> Standing:
+        """What the key has left, this request taken off."""
+        ...
 
     async def settle(self, n_tokens: int) -> None:
         """The request has ended, well or not, having used `n_tokens`: correct what was reserved, free its place.
@@ -57,6 +67,14 @@ class Limiter(Protocol):
 
     async def admit(self, grant: Grant, n_tokens: int) -> Admission:
         """Let a request of at most `n_tokens` in. Raises `LimitExceeded`, having counted nothing."""
+        ...
+
+    async def standing(self, grant: Grant) -> Standing:
+        """Where the key stands, for an answer to anything but a request that was let in."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of the storage."""
         ...
 
 

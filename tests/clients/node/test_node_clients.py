@@ -24,6 +24,7 @@ from afterword.engine.base import Engine
 from afterword.engine.echo import EchoEngine
 from afterword.engine.llama.loading import load_engine
 from afterword.engine.llama.settings import LlamaSettings
+from afterword.gateway.opening import single_key_gateway
 from afterword.models import Registry, ServedModel
 
 HERE = Path(__file__).resolve().parent
@@ -78,7 +79,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         ServedModel("template", template, CREATED, card={"infill_template": "[{prefix}|{suffix}]"}),
         ServedModel("infill", infill, CREATED),
     ]
-    with run_server(create_app(Registry(models), ApiSettings(api_key=KEY))) as url:
+    with run_server(create_app(Registry(models), ApiSettings(), single_key_gateway(KEY))) as url:
         yield Served(url, echo, template, infill)
 
 
