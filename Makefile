@@ -31,7 +31,7 @@ serve: .venv/.stamp-runtime
 	@exec $(BIN)/afterword serve $(ARGS)
 
 test: setup-dev
-	@$(BIN)/python -m tests.clients.environments openai-0
+	@$(BIN)/python -m tests.clients.environments openai-0 scale-gp
 	$(BIN)/python -m pytest $(ARGS)
 
 test-clients: setup-dev setup-node

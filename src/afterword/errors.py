@@ -57,10 +57,11 @@ class NotPermitted(AfterwordError):
 
 
 class ModelNotFound(AfterwordError):
-    """No registered model answers to `name`."""
+    """No registered model answers to `name`; `full_name` is the one that it would be with its vendor."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"The model '{name}' does not exist on this server.")
+    def __init__(self, name: str, *, full_name: str | None = None) -> None:
+        hint = "" if full_name is None else f" Models are named 'vendor/name' here: send '{full_name}'."
+        super().__init__(f"The model '{name}' does not exist on this server.{hint}")
         self.name = name
 
 

@@ -36,8 +36,10 @@ class Registry:
     def __init__(self, models: list[ServedModel]) -> None:
         assert models, "a server has at least one model"
         self._models = models
-        short = {name: model for model in models for name in (model.name, *model.aliases)}
-        self._by_name = short | {model.full_name: model for model in models}
+        full = {model.full_name: model for model in models}
+        aliases = {alias: model for model in models for alias in model.aliases}
+        self._qualified = aliases | full
+        self._by_name = {model.name: model for model in models} | self._qualified
 
     def get(self, name: str | None) -> ServedModel:
         """The model called `name`, by its full name, its short one or an alias; missing or blank is the default.
@@ -50,6 +52,19 @@ class Registry:
             return self._by_name[name]
         except KeyError:
             raise ModelNotFound(name) from None
+
+    def get_qualified(self, name: str | None) -> ServedModel:
+        """The same for clients that write the vendor too: by full name or alias, not by a short name.
+
+        Raises `ModelNotFound`, which says the full name where the short one is known.
+        """
+        if name is None or not name.strip():
+            return self._models[0]
+        try:
+            return self._qualified[name]
+        except KeyError:
+            meant = self._by_name.get(name)
+            raise ModelNotFound(name, full_name=None if meant is None else meant.full_name) from None
 
     def all(self) -> list[ServedModel]:
         """Every model, in the order of registration."""

@@ -5,30 +5,10 @@ from typing import Any
 
 import pytest
 from tests.api.folding import chunks_of, fold
+from tests.api.requests import GREEDY, REQUESTS
 from tests.api.served import app_of, assert_error, client_of
 
 from afterword.engine.echo import EchoEngine
-
-GREEDY = {"prompt": "hello ", "max_tokens": 4, "temperature": 0}
-
-REQUESTS: list[Any] = [
-    pytest.param(GREEDY, id="greedy"),
-    pytest.param({"prompt": "hello", "seed": 1}, id="sampled"),
-    pytest.param({"prompt": "hello", "seed": 1, "logprobs": 0}, id="logprobs 0"),
-    pytest.param({"prompt": "hello", "seed": 1, "logprobs": 3}, id="logprobs 3"),
-    pytest.param({"prompt": "hello", "seed": 1, "echo": True}, id="echo"),
-    pytest.param({"prompt": "hello", "seed": 1, "echo": True, "logprobs": 2}, id="echo with logprobs"),
-    pytest.param({"prompt": "hello", "echo": True, "logprobs": 2, "max_tokens": 0}, id="scoring"),
-    pytest.param({"prompt": "hello", "max_tokens": 0}, id="nothing"),
-    pytest.param({"prompt": ["hello", "world"], "n": 3, "seed": 5, "logprobs": 1}, id="batch with n"),
-    pytest.param({"prompt": [[104, 105], [195]], "seed": 5, "logprobs": 1, "echo": True}, id="token arrays"),
-    pytest.param({"prompt": "héllo\u2028", "temperature": 0, "logprobs": 2, "max_tokens": 9}, id="split characters"),
-    pytest.param({"prompt": "hello ", "temperature": 0, "stop": ["lo"], "logprobs": 1}, id="stop"),
-    pytest.param({"prompt": "hello ", "temperature": 0, "stop": "o h", "include_stop_str_in_output": True}, id="in"),
-    pytest.param({"prompt": "hi", "temperature": 0, "logit_bias": {"256": 100}, "logprobs": 1}, id="end of text"),
-    pytest.param({"prompt": "hello", "seed": 1, "prompt_logprobs": 2}, id="prompt_logprobs"),
-    pytest.param({}, id="no prompt"),
-]
 
 
 def shown(body: dict[str, Any]) -> dict[str, Any]:

@@ -20,10 +20,21 @@ async def test_models_are_listed_in_their_order_with_the_documented_fields_first
     assert list(first.values())[:5] == ["echo", "model", CREATED, "afterword", 64]
 
 
-@pytest.mark.parametrize(("path", "name"), [("echo", "echo"), ("default", "echo"), ("vendor/second", "vendor/second")])
-async def test_a_model_is_found_by_name_and_alias(path: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        pytest.param("echo", "echo", id="name"),
+        pytest.param("default/", "echo", id="alias"),
+        pytest.param("vendor/second", "vendor/second", id="name with a slash"),
+        pytest.param("local/echo", "echo", id="full name"),
+        pytest.param("local%2Fecho", "echo", id="full name, escaped"),
+        pytest.param("local/vendor/second", "vendor/second", id="full name with two slashes"),
+    ],
+)
+@pytest.mark.parametrize("root", ["/v1/models", "/openai/models"])
+async def test_a_model_is_found_by_name_and_alias(root: str, path: str, name: str) -> None:
     async with client_of(app_of(EchoEngine(), EchoEngine())) as client:
-        card = (await client.get(f"/v1/models/{path}")).json()
+        card = (await client.get(f"{root}/{path}")).json()
     assert card["id"] == name
 
 

@@ -7,6 +7,8 @@ from tests.clients import environments
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
 PINS = {
     "openai-python": "openai",
+    "openai-python `AzureOpenAI`": "openai",
+    "scale-gp-beta": "scale-gp-beta",
     "lm-eval `local-completions`": "lm-eval",
     "lm-eval `gguf`": "lm-eval",
     "HELM `OpenAILegacyCompletionsClient`": "crfm-helm",

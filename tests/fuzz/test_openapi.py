@@ -30,8 +30,9 @@ def test_every_answer_is_as_described(case: schemathesis.Case[Any], url: str) ->
 
 
 @pytest.mark.parametrize("more", [{}, {"logprobs": 2, "echo": True}, {"stream_options": {"include_usage": True}}])
-def test_a_stream_is_as_described(url: str, more: dict[str, Any]) -> None:
-    operation = schema["/v1/completions"]["POST"]
+@pytest.mark.parametrize("path", ["/v1/completions", "/v5/completions"])
+def test_a_stream_is_as_described(url: str, path: str, more: dict[str, Any]) -> None:
+    operation = schema[path]["POST"]
     body = {"prompt": "hello ", "max_tokens": 4, "stream": True, **more}
     operation.Case(body=body, media_type="application/json").call_and_validate(base_url=url)
 

@@ -13,7 +13,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from afterword import __version__
-from afterword.api import completions, docs, models, ratelimit, status, tokenize
+from afterword.api import completions, docs, models, ratelimit, scale_models, status, tokenize
 from afterword.api.auth import KeyMiddleware
 from afterword.api.errors import FailureMiddleware, describe
 from afterword.api.exchange import ExchangeMiddleware, OpenExchanges
@@ -54,7 +54,7 @@ def create_app(registry: Registry, settings: ApiSettings, gateway: Gateway = OPE
         redoc_url=None,
     )
     app.state.serving = Serving(registry, settings, gateway, Metrics(registry), OpenExchanges())
-    for part in (completions, models, tokenize, status, docs):
+    for part in (completions, models, scale_models, tokenize, status, docs):
         app.include_router(part.router)
     app.add_exception_handler(HTTPException, _routing_failure)
     describe_api(app)

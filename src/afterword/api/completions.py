@@ -16,14 +16,15 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from afterword.api.auth import grant_of, permitted
+from afterword.api.dialect import OPENAI, SCALE_GP, Dialect
 from afterword.api.disconnect import unless_client_leaves
 from afterword.api.errors import describe, report
 from afterword.api.exchange import Exchange, exchange_of
 from afterword.api.intake import read_object
-from afterword.api.render import BodyRenderer, ChunkRenderer, new_head
-from afterword.api.schema import COMPLETION_DOCS
+from afterword.api.render import AnswerHead, BodyRenderer, ChunkRenderer, new_head
+from afterword.api.schema import COMPLETION_DOCS, SCALE_COMPLETION_DOCS
 from afterword.api.settings import ApiSettings, serving
-from afterword.api.sse import DONE, EventStream, frame
+from afterword.api.sse import EventStream, frame
 from afterword.completions.assemble import Assembler, Delta, join
 from afterword.completions.body import CompletionBody, parse_body
 from afterword.completions.request import Completion
@@ -42,32 +43,43 @@ router = APIRouter(tags=["completions"])
 class Job:
     """One understood request on its way to an answer."""
 
+    dialect: Dialect
     completion: Completion
     served: ServedModel
     assembler: Assembler
     exchange: Exchange
 
+    def new_head(self) -> AnswerHead:
+        """The head of its answer, with an id of its own."""
+        return new_head(self.dialect.name_of(self.served), self.served.engine.fingerprint)
+
 
 @router.post("/v1/completions", **COMPLETION_DOCS)
 async def complete(request: Request) -> Response:
     """Complete a text; the body says which model."""
-    return await _answer(request, {})
+    return await _answer(request, OPENAI, {})
+
+
+@router.post("/v5/completions", **SCALE_COMPLETION_DOCS)
+async def complete_for_scale_gp(request: Request) -> Response:
+    """Complete a text; models are named `vendor/name`, and the end of a stream is an event named `done`."""
+    return await _answer(request, SCALE_GP, {})
 
 
 @router.post("/v1/engines/{model:path}/completions", include_in_schema=False)
-@router.post("/openai/deployments/{model}/completions", include_in_schema=False)
+@router.post("/openai/deployments/{model:path}/completions", include_in_schema=False)
 async def complete_by_path(request: Request) -> Response:
     """The same with the model in the path, which overrides the body's: openai-python 0.x, Azure SDKs."""
-    return await _answer(request, {"model": request.path_params["model"]})
+    return await _answer(request, OPENAI, {"model": request.path_params["model"]})
 
 
-async def _answer(request: Request, override: dict[str, Any]) -> Response:
+async def _answer(request: Request, dialect: Dialect, override: dict[str, Any]) -> Response:
     serve = serving(request)
     data = await read_object(request, serve.settings.max_body_bytes, serve.settings.body_idle_seconds)
     body = parse_body(data | override, strict=serve.settings.strict)
-    served = permitted(serve.registry.get(body.model), request.scope)
+    served = permitted(dialect.find(serve.registry, body.model), request.scope)
     completion = await _resolve(body, served, serve.settings)
-    job = Job(completion, served, Assembler(completion), exchange_of(request.scope))
+    job = Job(dialect, completion, served, Assembler(completion), exchange_of(request.scope))
     job.exchange.begin(job.completion, job.assembler, served.full_name)
     job.exchange.admission = await serve.gateway.limiter.admit(grant_of(request.scope), completion.most_tokens)
     if completion.stream:
@@ -102,8 +114,7 @@ async def _fold(job: Job, events: AsyncIterator[tuple[int, Event]]) -> AsyncGene
 async def _plain(job: Job) -> Response:
     async with _deltas(job) as deltas:
         choices = join([delta async for delta in deltas])
-    head = new_head(job.completion.model, job.served.engine.fingerprint)
-    renderer = BodyRenderer(head, job.completion, job.served.engine.tokenizer)
+    renderer = BodyRenderer(job.new_head(), job.completion, job.served.engine.tokenizer)
     content = renderer.body(choices, job.assembler.usage())
     return Response(content, headers={"content-type": "application/json"})
 
@@ -115,13 +126,12 @@ async def _frames(job: Job) -> AsyncIterator[AsyncGenerator[bytes, None]]:
 
 
 async def _render(job: Job, deltas: AsyncIterator[Delta]) -> AsyncGenerator[bytes, None]:
-    head = new_head(job.completion.model, job.served.engine.fingerprint)
-    renderer = ChunkRenderer(head, job.completion, job.served.engine.tokenizer)
+    renderer = ChunkRenderer(job.new_head(), job.completion, job.served.engine.tokenizer)
     async for delta in deltas:
         yield renderer.chunk(delta, job.assembler.usage())
     if job.completion.include_usage:
         yield renderer.usage(job.assembler.usage())
-    yield DONE
+    yield job.dialect.end
 
 
 def _error_frame(error: Exception, scope: Scope) -> bytes:

@@ -1,4 +1,7 @@
-"""The models routes: what is served and what each model promises. Read only."""
+"""The models routes: what is served and what each model promises. Read only.
+
+Those of the Scale GP dialect, whose models look different, are in `scale_models.py`.
+"""
 
 from typing import Any
 
@@ -16,31 +19,39 @@ router = APIRouter(tags=["models"])
 
 
 @router.get("/v1/models", **MODELS_DOCS)
+@router.get("/openai/models", include_in_schema=False)
 async def list_models(request: Request) -> Response:
     """Every model that the key may use, in the order of registration; the first of all answers requests without one."""
-    grant = grant_of(request.scope)
-    models = [served for served in serving(request).registry.all() if grant.allows(served.full_name)]
-    cards = [model_card(served) for served in models]
+    cards = [model_card(served) for served in permitted_models(request)]
     return Response(dumps({"object": "list", "data": cards}), headers={"content-type": "application/json"})
 
 
 @router.get("/v1/models/{model_id:path}", **MODEL_DOCS)
+@router.get("/openai/models/{model_id:path}", include_in_schema=False)
 async def retrieve_model(request: Request) -> Response:
-    """One model by its name or one of its aliases."""
+    """One model by its name, alone or after its vendor's (`vendor/name`), or by an alias."""
     served = permitted(serving(request).registry.get(request.path_params["model_id"]), request.scope)
     return Response(dumps(model_card(served)), headers={"content-type": "application/json"})
 
 
+def permitted_models(request: Request) -> list[ServedModel]:
+    """The models that the request's key may use, in the order of registration."""
+    grant = grant_of(request.scope)
+    return [served for served in serving(request).registry.all() if grant.allows(served.full_name)]
+
+
 def model_card(served: ServedModel) -> dict[str, Any]:
-    """The documented fields of a model, then its context length and everything it can and cannot do."""
+    """The documented fields of a model, then what this server has to say about it."""
+    documented = {"id": served.name, "object": "model", "created": served.created, "owned_by": served.owned_by}
+    return documented | model_facts(served)
+
+
+def model_facts(served: ServedModel) -> dict[str, Any]:
+    """A model's context length and everything it can and cannot do."""
     engine = served.engine
     can = engine.capabilities
     infill = engine.tokenizer.infill
     return {
-        "id": served.name,
-        "object": "model",
-        "created": served.created,
-        "owned_by": served.owned_by,
         "max_model_len": can.context,
         "aliases": list(served.aliases),
         "system_fingerprint": engine.fingerprint,

@@ -35,6 +35,23 @@ def _ref(name: str) -> dict[str, Any]:
     return {"$ref": REF.format(model=name)}
 
 
+_MODEL_FACTS: dict[str, Any] = {
+    "max_model_len": _COUNT,
+    "aliases": _array(_STRING),
+    "system_fingerprint": _STRING,
+    "capabilities": _object(
+        {
+            "suffix": _FLAG,
+            "max_logprobs": _COUNT,
+            "reproducible": _FLAG,
+            "prefix_cache": _FLAG,
+            "n_streams": _COUNT,
+        }
+    ),
+    "infill_tokens": _or_null(_object({"prefix": _COUNT, "suffix": _COUNT, "middle": _COUNT})),
+    "card": {"type": "object"},
+}
+
 SCHEMAS: dict[str, dict[str, Any]] = {
     "Logprobs": _object(
         {
@@ -96,44 +113,40 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "usage",
         "obfuscation",
     ),
-    # An event, not what it holds: a stream as a whole has no schema, and its last event holds no JSON.
+    # Events, not what they hold: a stream as a whole has no schema, and its last event holds no JSON.
     "CompletionEvent": _object(
         {
             "data": {
-                "anyOf": [
-                    {
-                        **_STRING,
-                        "contentMediaType": "application/json",
-                        "contentSchema": {"anyOf": [_ref("CompletionChunk"), _ref("Error")]},
-                    },
-                    {"const": "[DONE]"},
-                ]
+                **_STRING,
+                "contentMediaType": "application/json",
+                "contentSchema": {"anyOf": [_ref("CompletionChunk"), _ref("Error")]},
             }
         }
     ),
+    "End": _object({"data": {"const": "[DONE]"}}),
+    "NamedEnd": _object({"event": {"const": "done"}, "data": {"const": "[DONE]"}}),
     "Model": _object(
+        {"id": _STRING, "object": {"const": "model"}, "created": _COUNT, "owned_by": _STRING, **_MODEL_FACTS}
+    ),
+    "ModelList": _object({"object": {"const": "list"}, "data": _array(_ref("Model"))}),
+    "InferenceModel": _object(
         {
             "id": _STRING,
             "object": {"const": "model"},
-            "created": _COUNT,
-            "owned_by": _STRING,
-            "max_model_len": _COUNT,
-            "aliases": _array(_STRING),
-            "system_fingerprint": _STRING,
-            "capabilities": _object(
-                {
-                    "suffix": _FLAG,
-                    "max_logprobs": _COUNT,
-                    "reproducible": _FLAG,
-                    "prefix_cache": _FLAG,
-                    "n_streams": _COUNT,
-                }
-            ),
-            "infill_tokens": _or_null(_object({"prefix": _COUNT, "suffix": _COUNT, "middle": _COUNT})),
-            "card": {"type": "object"},
+            "name": _STRING,
+            "model_vendor": _STRING,
+            "model_type": {"const": "completion"},
+            "model_availability": {"enum": ["available", "unavailable"]},
+            "status": {"enum": ["ready", "deploying", "failed"]},
+            "status_reason": _or_null(_STRING),
+            "created_at": {**_STRING, "format": "date-time"},
+            "created_by_identity_type": {"const": "service_account"},
+            "created_by_user_id": _STRING,
+            "vendor_configuration": {"type": "null"},
+            "model_metadata": _object(_MODEL_FACTS),
         }
     ),
-    "ModelList": _object({"object": {"const": "list"}, "data": _array(_ref("Model"))}),
+    "InferenceModelPage": _object({"items": _array(_ref("InferenceModel")), "has_more": _FLAG}),
     "TokenizeBody": _object(
         {
             "prompt": _STRING,
@@ -206,32 +219,60 @@ def _body(name: str) -> dict[str, Any]:
     return {"required": True, "content": {"application/json": {"schema": _ref(name)}}}
 
 
-def _parameter(name: str, where: str) -> dict[str, Any]:
-    return {"name": name, "in": where, "required": where == "path", "schema": _STRING}
+def _parameter(name: str, where: str, schema: dict[str, Any] = _STRING) -> dict[str, Any]:
+    return {"name": name, "in": where, "required": where == "path", "schema": schema}
 
 
-COMPLETION_DOCS = _docs(
-    {
-        200: {
-            "description": "The completion; with `stream`, chunks as server-sent events that end with `[DONE]`.",
-            "content": {
-                "application/json": {"schema": _ref("Completion")},
-                "text/event-stream": {"schema": _ref("CompletionEvent")},
+def _completion_docs(end: str, event: dict[str, Any]) -> dict[str, Any]:
+    """Of a completions route whose streams end with `end`, each event being an `event`."""
+    return _docs(
+        {
+            200: {
+                "description": f"The completion; with `stream`, chunks as server-sent events that end with {end}.",
+                "content": {
+                    "application/json": {"schema": _ref("Completion")},
+                    "text/event-stream": {"schema": event},
+                },
             },
+            **_BAD_BODY,
+            **_NO_KEY,
+            **_NO_MODEL,
+            429: _answer("A limit of the key is used up; `Retry-After` says when to come back.", "Error"),
+            503: _answer("The server is full; `Retry-After` says when to come back.", "Error"),
         },
-        **_BAD_BODY,
-        **_NO_KEY,
-        **_NO_MODEL,
-        429: _answer("A limit of the key is used up; `Retry-After` says when to come back.", "Error"),
-        503: _answer("The server is full; `Retry-After` says when to come back.", "Error"),
-    },
-    requestBody=_body("CompletionBody"),
-)
+        requestBody=_body("CompletionBody"),
+    )
+
+
+COMPLETION_DOCS = _completion_docs("`[DONE]`", {"anyOf": [_ref("CompletionEvent"), _ref("End")]})
 """What the completions route declares beside its path; the others below, likewise."""
+SCALE_COMPLETION_DOCS = _completion_docs(
+    "an event named `done`", {"anyOf": [_ref("CompletionEvent"), _ref("NamedEnd")]}
+)
 
 MODELS_DOCS = _docs({200: _answer("Every model that the key may use.", "ModelList"), **_NO_KEY})
 MODEL_DOCS = _docs(
     {200: _answer("The model.", "Model"), **_NO_KEY, **_NO_MODEL}, parameters=[_parameter("model_id", "path")]
+)
+SCALE_MODELS_DOCS = _docs(
+    {
+        200: _answer("A page of models.", "InferenceModelPage"),
+        400: _answer("A parameter breaks a rule; `param` names it.", "Error"),
+        **_NO_KEY,
+    },
+    parameters=[
+        _parameter("name", "query"),
+        _parameter("model_vendor", "query"),
+        _parameter("sort_by", "query", {"enum": ["id", "name", "model_vendor", "created_at"]}),
+        _parameter("sort_order", "query", {"enum": ["asc", "desc"]}),
+        _parameter("starting_after", "query"),
+        _parameter("ending_before", "query"),
+        _parameter("limit", "query", {"type": "integer", "minimum": 1}),
+    ],
+)
+SCALE_MODEL_DOCS = _docs(
+    {200: _answer("The model.", "InferenceModel"), **_NO_KEY, **_NO_MODEL},
+    parameters=[_parameter("model_id", "path")],
 )
 TOKENIZE_DOCS = _docs(
     {200: _answer("The text's tokens.", "Tokens"), **_BAD_BODY, **_NO_KEY, **_NO_MODEL},

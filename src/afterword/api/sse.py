@@ -11,9 +11,6 @@ from starlette.types import Receive, Scope, Send
 
 from afterword.api.disconnect import ClientLeft, unless_client_leaves
 
-DONE = b"data: [DONE]\n\n"
-"""The last event of a stream that went well."""
-
 HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
 
 

@@ -1,0 +1,69 @@
+"""The models routes of the Scale GP dialect: the same models in the shape that Scale's SDK reads. Read only."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from afterword.api.auth import permitted
+from afterword.api.dialect import SCALE_GP
+from afterword.api.listing import read_listing
+from afterword.api.models import model_facts, permitted_models
+from afterword.api.schema import SCALE_MODEL_DOCS, SCALE_MODELS_DOCS
+from afterword.api.settings import serving
+from afterword.api.wire import dumps
+from afterword.models import ServedModel
+
+FILTERS = ("name", "model_vendor")
+SORTABLE = ("id", "name", "model_vendor", "created_at")
+
+STATUS = {
+    "ready": ("ready", None),
+    "loading": ("deploying", "The model is being loaded."),
+    "failed": ("failed", "The engine has failed; the server's log says why."),
+    "closed": ("failed", "The server is shutting down."),
+}
+"""The SDK's words for the states of an engine, each with a reason."""
+
+router = APIRouter(tags=["models"])
+
+
+@router.get("/v5/models", **SCALE_MODELS_DOCS)
+async def list_models_for_scale_gp(request: Request) -> Response:
+    """Every model that the key may use, in pages, with filters and an order; without those as `/v1/models` has them."""
+    listing = read_listing(request.query_params, filters=FILTERS, sortable=SORTABLE)
+    items, has_more = listing.page([inference_model(served) for served in permitted_models(request)])
+    return _json({"items": items, "has_more": has_more})
+
+
+@router.get("/v5/models/{model_id:path}", **SCALE_MODEL_DOCS)
+async def retrieve_model_for_scale_gp(request: Request) -> Response:
+    """One model by its full name (`vendor/name`) or an alias."""
+    served = SCALE_GP.find(serving(request).registry, request.path_params["model_id"])
+    return _json(inference_model(permitted(served, request.scope)))
+
+
+def inference_model(served: ServedModel) -> dict[str, Any]:
+    """The SDK's `InferenceModel`, with all that `/v1/models` says besides as its `model_metadata`."""
+    status, reason = STATUS[served.engine.stats().state]
+    return {
+        "id": served.full_name,
+        "object": "model",
+        "name": served.name,
+        "model_vendor": served.vendor,
+        "model_type": "completion",
+        "model_availability": "available" if status == "ready" else "unavailable",
+        "status": status,
+        "status_reason": reason,
+        "created_at": datetime.fromtimestamp(served.created, UTC).isoformat(),
+        "created_by_identity_type": "service_account",
+        "created_by_user_id": served.owned_by,
+        "vendor_configuration": None,
+        "model_metadata": model_facts(served),
+    }
+
+
+def _json(value: dict[str, Any]) -> Response:
+    return Response(dumps(value), headers={"content-type": "application/json"})
