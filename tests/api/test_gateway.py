@@ -60,11 +60,14 @@ async def test_the_account_a_client_names_reaches_the_keys(ledger: ListedRows, a
         pytest.param("POST", "/v1/completions", {"model": "vendor/second"}, id="completion"),
         pytest.param("POST", "/v1/completions", {"model": "vendor/second", "stream": True}, id="stream"),
         pytest.param("POST", "/v1/engines/vendor/second/completions", {}, id="engine in the path"),
+        pytest.param("POST", "/v5/completions", {"model": "local/vendor/second"}, id="Scale GP dialect"),
+        pytest.param("POST", "/openai/deployments/vendor/second/completions", {}, id="deployment in the path"),
         pytest.param("POST", "/tokenize", {"model": "vendor/second", "prompt": "x"}, id="tokenize"),
         pytest.param("POST", "/detokenize", {"model": "vendor/second", "tokens": [1]}, id="detokenize"),
         pytest.param("GET", "/tokenizer_info?model=vendor/second", None, id="tokenizer"),
         pytest.param("GET", "/v1/models/vendor/second", None, id="card"),
         pytest.param("GET", "/v1/models/local/vendor/second", None, id="card by full name"),
+        pytest.param("GET", "/v5/models/local/vendor/second", None, id="card in the Scale GP dialect"),
     ],
 )
 async def test_a_model_that_the_key_may_not_use_is_named(ledger: ListedRows, method: str, path: str, body: Any) -> None:
@@ -99,7 +102,9 @@ async def test_the_default_model_needs_permission_too(ledger: ListedRows) -> Non
 async def test_models_are_listed_as_far_as_the_key_may_use_them(ledger: ListedRows, key: str, names: list[str]) -> None:
     async with client_with(key, ledger) as client:
         listed = (await client.get("/v1/models")).json()["data"]
+        paged = (await client.get("/v5/models")).json()["items"]
     assert [card["id"] for card in listed] == names
+    assert [model["name"] for model in paged] == names
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])

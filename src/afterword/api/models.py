@@ -12,7 +12,7 @@ from starlette.responses import Response
 from afterword.api.auth import grant_of, permitted
 from afterword.api.schema import MODEL_DOCS, MODELS_DOCS
 from afterword.api.settings import serving
-from afterword.api.wire import dumps
+from afterword.api.wire import json_response
 from afterword.models import ServedModel
 
 router = APIRouter(tags=["models"])
@@ -23,7 +23,7 @@ router = APIRouter(tags=["models"])
 async def list_models(request: Request) -> Response:
     """Every model that the key may use, in the order of registration; the first of all answers requests without one."""
     cards = [model_card(served) for served in permitted_models(request)]
-    return Response(dumps({"object": "list", "data": cards}), headers={"content-type": "application/json"})
+    return json_response({"object": "list", "data": cards})
 
 
 @router.get("/v1/models/{model_id:path}", **MODEL_DOCS)
@@ -31,7 +31,7 @@ async def list_models(request: Request) -> Response:
 async def retrieve_model(request: Request) -> Response:
     """One model by its name, alone or after its vendor's (`vendor/name`), or by an alias."""
     served = permitted(serving(request).registry.get(request.path_params["model_id"]), request.scope)
-    return Response(dumps(model_card(served)), headers={"content-type": "application/json"})
+    return json_response(model_card(served))
 
 
 def permitted_models(request: Request) -> list[ServedModel]:

@@ -13,7 +13,7 @@ from afterword.api.listing import read_listing
 from afterword.api.models import model_facts, permitted_models
 from afterword.api.schema import SCALE_MODEL_DOCS, SCALE_MODELS_DOCS
 from afterword.api.settings import serving
-from afterword.api.wire import dumps
+from afterword.api.wire import json_response
 from afterword.models import ServedModel
 
 FILTERS = ("name", "model_vendor")
@@ -35,14 +35,14 @@ async def list_models_for_scale_gp(request: Request) -> Response:
     """Every model that the key may use, in pages, with filters and an order; without those as `/v1/models` has them."""
     listing = read_listing(request.query_params, filters=FILTERS, sortable=SORTABLE)
     items, has_more = listing.page([inference_model(served) for served in permitted_models(request)])
-    return _json({"items": items, "has_more": has_more})
+    return json_response({"items": items, "has_more": has_more})
 
 
 @router.get("/v5/models/{model_id:path}", **SCALE_MODEL_DOCS)
 async def retrieve_model_for_scale_gp(request: Request) -> Response:
     """One model by its full name (`vendor/name`) or an alias."""
     served = SCALE_GP.find(serving(request).registry, request.path_params["model_id"])
-    return _json(inference_model(permitted(served, request.scope)))
+    return json_response(inference_model(permitted(served, request.scope)))
 
 
 def inference_model(served: ServedModel) -> dict[str, Any]:
@@ -63,7 +63,3 @@ def inference_model(served: ServedModel) -> dict[str, Any]:
         "vendor_configuration": None,
         "model_metadata": model_facts(served),
     }
-
-
-def _json(value: dict[str, Any]) -> Response:
-    return Response(dumps(value), headers={"content-type": "application/json"})

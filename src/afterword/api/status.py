@@ -1,7 +1,5 @@
 """The routes that machines and curious people ask: is it alive, is it ready, how busy is it, what is it."""
 
-from collections.abc import Mapping
-
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -9,7 +7,7 @@ from starlette.responses import Response
 from afterword import __version__
 from afterword.api.schema import HEALTH_DOCS, METRICS_DOCS, READY_DOCS, WELCOME_DOCS
 from afterword.api.settings import Serving, serving
-from afterword.api.wire import dumps
+from afterword.api.wire import json_response
 from afterword.metrics import CONTENT_TYPE
 
 router = APIRouter(tags=["status"])
@@ -27,7 +25,7 @@ async def welcome(request: Request) -> Response:
         "documentation": "/docs",
         "default_model": serving(request).registry.get(None).name,
     }
-    return _json(200, about)
+    return json_response(about)
 
 
 @router.get("/health", **HEALTH_DOCS)
@@ -36,7 +34,7 @@ async def health(request: Request) -> Response:
     """200 while every engine is alive, loading included; 503 once one has failed."""
     states = _states(serving(request))
     failed = "failed" in states.values()
-    return _json(503 if failed else 200, {"status": "failed" if failed else "ok", "models": states})
+    return json_response({"status": "failed" if failed else "ok", "models": states}, 503 if failed else 200)
 
 
 @router.get("/ready", **READY_DOCS)
@@ -45,7 +43,7 @@ async def ready(request: Request) -> Response:
     """200 once every engine takes requests; 503 before, and after one has failed or closed."""
     states = _states(serving(request))
     is_ready = all(state == "ready" for state in states.values())
-    return _json(200 if is_ready else 503, {"status": "ready" if is_ready else "not ready", "models": states})
+    return json_response({"status": "ready" if is_ready else "not ready", "models": states}, 200 if is_ready else 503)
 
 
 @router.get("/metrics", **METRICS_DOCS)
@@ -56,7 +54,3 @@ async def metrics(request: Request) -> Response:
 
 def _states(serve: Serving) -> dict[str, str]:
     return {served.name: served.engine.stats().state for served in serve.registry.all()}
-
-
-def _json(status: int, value: Mapping[str, object]) -> Response:
-    return Response(dumps(value), status_code=status, headers={"content-type": "application/json"})

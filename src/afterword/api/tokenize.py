@@ -14,7 +14,7 @@ from afterword.api.auth import permitted
 from afterword.api.intake import read_object
 from afterword.api.schema import DETOKENIZE_DOCS, TOKENIZE_DOCS, TOKENIZER_INFO_DOCS
 from afterword.api.settings import serving
-from afterword.api.wire import dumps
+from afterword.api.wire import json_response
 from afterword.errors import InvalidRequest
 from afterword.models import ServedModel
 from afterword.tokens import Tokenizer, visible_bytes
@@ -38,7 +38,7 @@ async def tokenize(request: Request) -> Response:
     tokens = await asyncio.to_thread(
         tokenizer.encode, prompt, add_bos=special and tokenizer.add_bos, parse_special=True
     )
-    return _json(
+    return json_response(
         {
             "count": len(tokens),
             "max_model_len": served.engine.capabilities.context,
@@ -55,7 +55,7 @@ async def detokenize(request: Request) -> Response:
     tokenizer = served.engine.tokenizer
     tokens = _ids(data.get("tokens"), tokenizer)
     text = visible_bytes(tokenizer, tokens, skip_special_tokens=False).decode("utf-8", "replace")
-    return _json({"prompt": text})
+    return json_response({"prompt": text})
 
 
 @router.get("/tokenizer_info", **TOKENIZER_INFO_DOCS)
@@ -63,7 +63,7 @@ async def tokenizer_info(request: Request) -> Response:
     """Names of the special tokens and the chat template; `?model=` chooses the model."""
     served = permitted(serving(request).registry.get(request.query_params.get("model")), request.scope)
     tokenizer = served.engine.tokenizer
-    return _json(
+    return json_response(
         {
             "tokenizer_class": tokenizer.name,
             "bos_token": _name(tokenizer, tokenizer.bos_id),
@@ -109,7 +109,3 @@ def _ids(value: object, tokenizer: Tokenizer) -> list[int]:
 
 def _name(tokenizer: Tokenizer, token: int | None) -> str | None:
     return None if token is None else tokenizer.spell(token)
-
-
-def _json(value: dict[str, Any]) -> Response:
-    return Response(dumps(value), headers={"content-type": "application/json"})

@@ -3,6 +3,7 @@
 import math
 
 import orjson
+from starlette.responses import Response
 
 LOWEST_LOGPROB = -9999.0
 """Stands for minus infinity and for anything that is not a number (SPEC section 4: never NaN or infinite)."""
@@ -15,6 +16,11 @@ def dumps(value: object) -> bytes:
     if b"\xe2\x80" in raw:
         raw = raw.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
     return raw.replace(b"\xc2\x85", b"\\u0085")
+
+
+def json_response(value: object, status: int = 200) -> Response:
+    """An answer that is one JSON value."""
+    return Response(dumps(value), status_code=status, headers={"content-type": "application/json"})
 
 
 def finite(logprob: float) -> float:
