@@ -1,4 +1,4 @@
-"""scale-gp-beta, the SDK of the Scale GP dialect, against models that repeat their prompts."""
+"""scale-gp-beta, the SDK of the Scale GP dialect: against models that repeat their prompts, then a real one."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,19 +7,22 @@ import httpx
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.api.folding import fold
-from tests.api.served import CREATED, BreakingEngine
+from tests.api.served import CREATED, BreakingEngine, is_idle, wait_until
 from tests.clients.conftest import OpenClient
+from tests.clients.reference import Reference
 from tests.live import run_server
 
 from afterword.api.app import create_app
 from afterword.api.settings import ApiSettings
+from afterword.engine.base import Engine
 from afterword.engine.echo import EchoEngine
 from afterword.errors import EngineFailed, Overloaded
 from afterword.gateway.opening import single_key_gateway
 from afterword.models import Registry, ServedModel
 
 KEY = "k-1"
-ORDER = ["local/echo", "openai/davinci", "local/full", "local/broken"]
+PROMPT = "The café on the corner sells"
+ORDER = ["local/echo", "openai/davinci", "local/full", "local/broken", "local/slow"]
 
 
 class Recorder:
@@ -36,7 +39,7 @@ class Recorder:
         await self._app(scope, receive, send)
 
 
-def application() -> Recorder:
+def application(slow: Engine) -> Recorder:
     failure, full = EngineFailed("The model broke."), Overloaded("The waiting room is full.", retry_after=1)
     davinci: dict[str, object] = {"infill_template": "{prefix}|{suffix}"}
     models = [
@@ -44,13 +47,20 @@ def application() -> Recorder:
         ServedModel("davinci", EchoEngine(), CREATED + 60, ("text-davinci-003",), vendor="openai", card=davinci),
         ServedModel("full", BreakingEngine(full, 0), CREATED + 10),
         ServedModel("broken", BreakingEngine(failure, 2, state="failed"), CREATED + 20),
+        ServedModel("slow", slow, CREATED - 60),
     ]
     return Recorder(create_app(Registry(models), ApiSettings(), single_key_gateway(KEY)))
 
 
 @pytest.fixture(scope="module")
-def app() -> Recorder:
-    return application()
+def slow() -> Engine:
+    """No answer of 8000 tokens ends within a test."""
+    return EchoEngine(token_delay=0.02)
+
+
+@pytest.fixture(scope="module")
+def app(slow: Engine) -> Recorder:
+    return application(slow)
 
 
 @pytest.fixture(scope="module")
@@ -119,13 +129,13 @@ def test_an_error_within_a_stream_is_its_last_chunk(seen: Any) -> None:
 
 def test_models_are_listed_in_their_order_whatever_the_size_of_a_page(seen: Any) -> None:
     assert seen["models"] == seen["awaited"]["models"] == ORDER
-    assert seen["pages"] == [ORDER[:2], ORDER[2:]]
+    assert seen["pages"] == [ORDER[:2], ORDER[2:4], ORDER[4:]]
     assert seen["backwards"] == [["local/full"], ["openai/davinci"], ["local/echo"]]
 
 
 def test_models_are_filtered_and_sorted(seen: Any) -> None:
     assert (seen["by vendor"], seen["by name"]) == (["openai/davinci"], ["local/echo"])
-    assert seen["newest first"] == ["openai/davinci", "local/broken", "local/full", "local/echo"]
+    assert seen["newest first"] == ["openai/davinci", "local/broken", "local/full", "local/echo", "local/slow"]
 
 
 def test_a_model_has_the_sdk_s_shape(seen: Any) -> None:
@@ -176,3 +186,36 @@ def test_a_full_server_is_asked_again(app: Recorder, seen: Any) -> None:
     assert seen["patience"][:2] == ["InternalServerError", 503]
     retries = [headers for _, headers in app.requests if headers.get(b"x-stainless-retry-count") == b"1"]
     assert len(retries) == 1
+
+
+def test_closing_a_stream_frees_the_engine(url: str, slow: Engine, seen: Any) -> None:
+    assert seen["left"] == ["h", "h"]
+    wait_until(url, lambda: is_idle(slow))
+    assert slow.stats().cancelled == 2
+
+
+@pytest.fixture(scope="module")
+def seen_of_the_model(open_client: OpenClient, server: str) -> Any:
+    """What the SDK understood of the default model's answers."""
+    return open_client("scale-gp").run("scale_gp_model", server)
+
+
+@pytest.mark.model
+def test_a_real_model_gives_the_text_and_the_numbers_it_gives_in_process(
+    seen_of_the_model: Any, reference: Reference
+) -> None:
+    text = reference.text(PROMPT, 12)
+    assert seen_of_the_model["model"] == "local/smollm2-135m-instruct"
+    assert seen_of_the_model["text"] == "".join(seen_of_the_model["streamed"]) == text
+    assert seen_of_the_model["context"] == 2048
+    [choice] = seen_of_the_model["scored"]["choices"]
+    first, *rest = choice["logprobs"]["token_logprobs"]
+    assert (choice["text"], first) == (PROMPT, None)
+    assert rest == pytest.approx(reference.logprobs(reference.tokens(PROMPT)), abs=1e-6)
+
+
+@pytest.mark.model
+def test_concurrent_requests_to_a_real_model_get_what_they_get_alone(
+    seen_of_the_model: Any, reference: Reference
+) -> None:
+    assert seen_of_the_model["at once"] == [reference.text(f"{number} plus one is", 6) for number in range(12)]

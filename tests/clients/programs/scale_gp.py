@@ -64,6 +64,22 @@ def chunks_of(stream: Any) -> list[Any]:
         return [chunk.to_dict() for chunk in stream]
 
 
+def leave() -> str:
+    """Close a stream that has hardly begun."""
+    stream = client.completions.create(model="local/slow", prompt="hello ", max_tokens=8000, temperature=0, stream=True)
+    with stream:
+        return next(stream).choices[0].text
+
+
+async def leave_awaited() -> str:
+    async with AsyncSGPClient(**ACCESS) as client:
+        stream = await client.completions.create(
+            model="local/slow", prompt="hello ", max_tokens=8000, temperature=0, stream=True
+        )
+        async with stream:
+            return (await anext(stream)).choices[0].text
+
+
 async def awaited() -> dict[str, Any]:
     async with AsyncSGPClient(**ACCESS) as client:
         stream = await client.completions.create(**STREAMED)
@@ -91,6 +107,7 @@ print(
             "awaited": asyncio.run(awaited()),
             "names": [model_of(client, name) for name in (None, "local/echo", "default", "text-davinci-003", " ")],
             "broken": chunks_of(create(model="local/broken", stream=True, **SHORT)),
+            "left": [leave(), asyncio.run(leave_awaited())],
             "end of the other dialect": end_of_the_other_dialect(),
             "request id": client.completions.with_raw_response.create(model=MODEL, **SHORT).headers["x-request-id"],
             "patience": failure(client.with_options(max_retries=1).completions.create, model="local/full", **SHORT),
