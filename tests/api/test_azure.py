@@ -78,6 +78,15 @@ def test_a_token_of_entra_id_is_taken_as_the_key(url: str) -> None:
         assert client.completions.create(model="echo", **GREEDY).choices[0].text == "hell"
 
 
+def test_the_newer_route_without_deployments_takes_the_plain_client(url: str) -> None:
+    with openai.OpenAI(base_url=f"{url}/openai/v1/", default_query={"api-version": "preview"}, api_key=KEY) as client:
+        answer = client.completions.create(model="azure/second", **GREEDY)
+        models = [model.id for model in client.models.list()]
+        found = client.models.retrieve("azure/second").id
+    assert (answer.model, answer.choices[0].text) == ("second", "hell")
+    assert (models, found) == (["echo", "second"], "second")
+
+
 def test_models_are_found(client: openai.AzureOpenAI) -> None:
     assert [model.id for model in client.models.list()] == ["echo", "second"]
     assert client.models.retrieve("azure/second").id == "second"

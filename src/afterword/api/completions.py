@@ -55,6 +55,7 @@ class Job:
 
 
 @router.post("/v1/completions", **COMPLETION_DOCS)
+@router.post("/openai/v1/completions", include_in_schema=False)
 async def complete(request: Request) -> Response:
     """Complete a text; the body says which model."""
     return await _answer(request, OPENAI, {})

@@ -19,6 +19,7 @@ router = APIRouter(tags=["models"])
 
 
 @router.get("/v1/models", **MODELS_DOCS)
+@router.get("/openai/v1/models", include_in_schema=False)
 @router.get("/openai/models", include_in_schema=False)
 async def list_models(request: Request) -> Response:
     """Every model that the key may use, in the order of registration; the first of all answers requests without one."""
@@ -27,6 +28,7 @@ async def list_models(request: Request) -> Response:
 
 
 @router.get("/v1/models/{model_id:path}", **MODEL_DOCS)
+@router.get("/openai/v1/models/{model_id:path}", include_in_schema=False)
 @router.get("/openai/models/{model_id:path}", include_in_schema=False)
 async def retrieve_model(request: Request) -> Response:
     """One model by its name, alone or after its vendor's (`vendor/name`), or by an alias."""
