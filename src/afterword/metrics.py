@@ -3,7 +3,8 @@
 Knows no HTTP framework. Each application has its own `Metrics`, so two in one process do not mix.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -12,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from afterword.engine.base import EngineStats
 from afterword.logs import RequestRecord
-from afterword.models import Registry
+from afterword.models import ServedModel
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -37,12 +38,25 @@ _LATENCY_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 30
 _TTFT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
+class RequestMetrics(Protocol):
+    """Counts requests and shows the counts; used from the event loop."""
+
+    def observe(self, record: RequestRecord) -> None:
+        """Count a request that has ended."""
+        ...
+
+    def render(self) -> bytes:
+        """The exposition text, version 0.0.4."""
+        ...
+
+
 class Metrics:
     """Everything `/metrics` shows of one application. Used from the event loop."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, models: Sequence[ServedModel]) -> None:
+        """`models`: whose engines are shown."""
         self._collected = CollectorRegistry()
-        self._collected.register(EngineCollector(registry))
+        self._collected.register(EngineCollector(models))
         self._requests = Counter(
             "afterword_requests", "Requests that ended.", ("route", "status"), registry=self._collected
         )
@@ -84,12 +98,12 @@ class Metrics:
 class EngineCollector(Collector):
     """Turns the engines' snapshots into samples at the moment of a scrape; never enters an engine's thread."""
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+    def __init__(self, models: Sequence[ServedModel]) -> None:
+        self._models = models
 
     def collect(self) -> Iterator[Metric]:
         """One family per figure, one sample per model."""
-        snapshots = [(model.name, model.engine.stats()) for model in self._registry.all()]
+        snapshots = [(model.name, model.engine.stats()) for model in self._models]
         yield _states(snapshots)
         for name, meaning in _GAUGES.items():
             gauge = GaugeMetricFamily(f"afterword_engine_{name}", meaning, labels=("model",))

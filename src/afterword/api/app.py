@@ -21,7 +21,7 @@ from afterword.api.schema import describe_api
 from afterword.api.settings import ApiSettings, Serving, serving_of
 from afterword.gateway.base import Gateway
 from afterword.gateway.opening import OPEN
-from afterword.metrics import Metrics
+from afterword.metrics import Metrics, RequestMetrics
 from afterword.models import Registry
 
 METHODS = ("GET", "POST", "HEAD")
@@ -40,10 +40,12 @@ SECONDS_TO_RECORD = 10.0
 """How long a shutdown waits for requests whose engine has closed to end and to be recorded."""
 
 
-def create_app(registry: Registry, settings: ApiSettings, gateway: Gateway = OPEN) -> FastAPI:
+def create_app(
+    registry: Registry, settings: ApiSettings, gateway: Gateway = OPEN, metrics: RequestMetrics | None = None
+) -> FastAPI:
     """The application over `registry`, for the clients that `gateway` lets in. No state outside the app.
 
-    It closes the engines and the gateway when it shuts down.
+    It closes the engines and the gateway when it shuts down. `metrics`: where requests are counted, None: its own.
     """
     app = FastAPI(
         title="afterword",
@@ -53,7 +55,8 @@ def create_app(registry: Registry, settings: ApiSettings, gateway: Gateway = OPE
         docs_url=None,
         redoc_url=None,
     )
-    app.state.serving = Serving(registry, settings, gateway, Metrics(registry), OpenExchanges())
+    counts = Metrics(registry.all()) if metrics is None else metrics
+    app.state.serving = Serving(registry, settings, gateway, counts, OpenExchanges())
     for part in (completions, models, scale_models, tokenize, status, docs):
         app.include_router(part.router)
     app.add_exception_handler(HTTPException, _routing_failure)

@@ -20,7 +20,7 @@ from afterword.engine.events import Chunk, Event
 from afterword.gateway.base import Admission, Gateway, Standing, UsageRow
 from afterword.gateway.grant import Grant
 from afterword.logs import CompletionRecord, RequestRecord, log_request
-from afterword.metrics import Metrics
+from afterword.metrics import RequestMetrics
 
 CLIENT_LEFT_STATUS = 499
 """Recorded when the client goes before there is a status; never sent."""
@@ -125,7 +125,7 @@ class OpenExchanges:
 class ExchangeMiddleware:
     """Opens an `Exchange` per request, adds the headers of SPEC section 6, and records how it ended."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, gateway: Gateway, exchanges: OpenExchanges) -> None:
+    def __init__(self, app: ASGIApp, metrics: RequestMetrics, gateway: Gateway, exchanges: OpenExchanges) -> None:
         self._app = app
         self._metrics = metrics
         self._gateway = gateway

@@ -7,8 +7,9 @@ from starlette.requests import Request
 
 from afterword.api.exchange import OpenExchanges
 from afterword.api.intake import IDLE_SECONDS
+from afterword.config import ServerConfig
 from afterword.gateway.base import Gateway
-from afterword.metrics import Metrics
+from afterword.metrics import RequestMetrics
 from afterword.models import Registry
 
 MIB = 1024 * 1024
@@ -31,6 +32,17 @@ class ApiSettings:
     """Origins whose pages may call the server; empty: no CORS headers at all."""
 
 
+def api_settings(server: ServerConfig) -> ApiSettings:
+    """The part of the configuration that the HTTP layer is told."""
+    return ApiSettings(
+        max_body_bytes=server.max_body_bytes,
+        strict=server.strict,
+        max_logprobs=server.max_logprobs,
+        max_candidates=server.max_candidates,
+        cors_origins=server.cors_origins,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Serving:
     """What handlers reach through the application: the models, the settings, the gateway, the counters."""
@@ -38,7 +50,7 @@ class Serving:
     registry: Registry
     settings: ApiSettings
     gateway: Gateway
-    metrics: Metrics
+    metrics: RequestMetrics
     exchanges: OpenExchanges
 
 

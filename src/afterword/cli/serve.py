@@ -13,13 +13,12 @@ import uvicorn
 from afterword import logs
 from afterword.api.app import create_app
 from afterword.api.protocol import HttpProtocol
-from afterword.api.settings import ApiSettings
+from afterword.api.settings import api_settings
 from afterword.cli.options import setting_options, with_options
 from afterword.config import Config, ServerConfig, check_exposure, load_config
 from afterword.defaults import SETTINGS
 from afterword.errors import ConfigurationError
-from afterword.gateway.base import Gateway
-from afterword.gateway.opening import OPEN, single_key_gateway
+from afterword.gateway.opening import open_gateway
 from afterword.loading.registry import load_registry
 from afterword.machine import resident_memory
 from afterword.models import Registry
@@ -63,22 +62,6 @@ def serve(values: Mapping[str, Any]) -> None:
         )
         _ignore_repeated_signals()
         server.run(sockets=[listener])
-
-
-def api_settings(server: ServerConfig) -> ApiSettings:
-    """The part of the configuration that the HTTP layer is told."""
-    return ApiSettings(
-        max_body_bytes=server.max_body_bytes,
-        strict=server.strict,
-        max_logprobs=server.max_logprobs,
-        max_candidates=server.max_candidates,
-        cors_origins=server.cors_origins,
-    )
-
-
-def open_gateway(config: Config) -> Gateway:
-    """Who may use the server, as the configuration says."""
-    return OPEN if config.server.api_key is None else single_key_gateway(config.server.api_key)
 
 
 def ready_line(config: Config, registry: Registry, port: int) -> str:
