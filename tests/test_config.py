@@ -97,7 +97,7 @@ def test_a_switch_turned_off_by_flag_wins_over_one_turned_on_below(tmp_path: Pat
             "port = 1",
             {},
             {},
-            "There is no table 'port' in {file}: it has engine, gateway, models, server.",
+            "There is no table 'port' in {file}: it has cluster, engine, gateway, models, server.",
             id="table",
         ),
         pytest.param(
@@ -301,3 +301,8 @@ def test_one_model_can_be_picked_by_name_alias_or_path(tmp_path: Path, wanted: s
 
 def test_a_configured_model_wins_over_a_built_in_of_its_name(tmp_path: Path) -> None:
     assert load(tmp_path, MODELS, model="echo").models[0].context == 50
+
+
+def test_a_cluster_may_not_have_more_replicas_at_least_than_at_most(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="max_replicas is 2, less than min_replicas, which is 3"):
+        load_config({"min_replicas": "3", "max_replicas": "2"}, {}, tmp_path)

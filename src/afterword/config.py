@@ -64,6 +64,20 @@ class GatewayConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """How many replicas of what a cluster runs, and what each of them needs."""
+
+    min_replicas: int
+    max_replicas: int
+    replicas_per_node: int
+    """0: as many as fit."""
+    replica_cpus: int
+    replica_gpus: int
+    """What Ray sets aside for each."""
+    http_replicas: int
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """Everything a server is told. The first model is the default."""
 
@@ -71,6 +85,7 @@ class Config:
     engine: EngineConfig
     gateway: GatewayConfig
     models: tuple[ModelConfig, ...]
+    cluster: ClusterConfig
 
 
 def load_config(flags: Mapping[str, object], environment: Mapping[str, str], directory: Path) -> Config:
@@ -93,7 +108,16 @@ def load_config(flags: Mapping[str, object], environment: Mapping[str, str], dir
     if server.model is not None:
         models = (select_model(server.model, models, common, directory),)
     check_names(models)
-    return Config(server, engine, GatewayConfig(**_section("gateway", values)), models)
+    cluster = ClusterConfig(**_section("cluster", values))
+    _check_cluster(cluster)
+    return Config(server, engine, GatewayConfig(**_section("gateway", values)), models, cluster)
+
+
+def _check_cluster(cluster: ClusterConfig) -> None:
+    if cluster.max_replicas < cluster.min_replicas:
+        raise ConfigurationError(
+            f"max_replicas is {cluster.max_replicas}, less than min_replicas, which is {cluster.min_replicas}."
+        )
 
 
 def _value(setting: Setting, flags: Mapping[str, object], environment: Mapping[str, str], file: File) -> object:

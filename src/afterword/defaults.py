@@ -147,6 +147,12 @@ SETTINGS = (
         "~/.local/share/afterword/afterword.db, or afterword/afterword.db in XDG_DATA_HOME",
         secret=True,
     ),
+    Setting("cluster", "min_replicas", Integer(1), 1, "Engines of each model on a cluster (--cluster), at least."),
+    Setting("cluster", "max_replicas", Integer(1), 1, "At most; they follow the load between the two."),
+    Setting("cluster", "replicas_per_node", Integer(0, 100), 1, "Engines of one model on one machine; 0: any number."),
+    Setting("cluster", "replica_cpus", Integer(0), 1, "Processors that Ray sets aside for an engine."),
+    Setting("cluster", "replica_gpus", Integer(0), 0, "GPUs that Ray sets aside for an engine."),
+    Setting("cluster", "http_replicas", Integer(1), 1, "Processes that take requests and pass them to the engines."),
 )
 
 SECTIONS = tuple(dict.fromkeys(setting.section for setting in SETTINGS))

@@ -1,5 +1,6 @@
 """`afterword serve` as its own process: what it says, what it refuses, and how it stops."""
 
+import importlib.util
 import os
 import re
 import signal
@@ -84,3 +85,17 @@ def test_a_port_that_is_taken_is_named_before_a_model_is_loaded(afterword: After
         result = afterword("serve", "--model", "broken.gguf", "--port", str(port))
     assert result.stderr.startswith(f"Error: Cannot listen on port {port} of 127.0.0.1: Address already in use.")
     assert result.exit_code == 2
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed")
+def test_a_cluster_without_ray_is_refused_with_what_to_install(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*COMMAND, "--cluster", "local"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(SOURCES)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "pip install 'afterword[ray]', on every node" in done.stderr

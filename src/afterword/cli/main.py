@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from afterword import __version__
+from afterword.cli.cluster import remove
 from afterword.cli.complete import complete
 from afterword.cli.models import models
 from afterword.cli.score import score
@@ -59,3 +60,7 @@ def reporting(command: Callable[..., None]) -> Callable[..., None]:
 
 for _command in (serve, complete, score, models):
     app.command()(reporting(_command))
+
+_cluster = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The server on a Ray cluster.")
+_cluster.command()(reporting(remove))
+app.add_typer(_cluster, name="cluster")

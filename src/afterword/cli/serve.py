@@ -14,6 +14,7 @@ from afterword import logs
 from afterword.api.app import create_app
 from afterword.api.protocol import HttpProtocol
 from afterword.api.settings import api_settings
+from afterword.cli.cluster import CLUSTER_OPTION, serve_on_cluster
 from afterword.cli.options import setting_options, with_options
 from afterword.config import Config, ServerConfig, check_exposure, load_config
 from afterword.defaults import SETTINGS
@@ -27,7 +28,7 @@ SECONDS_TO_FINISH = 30
 """How long answers under way may go on once the server has been told to stop."""
 
 
-@with_options(setting_options(setting.name for setting in SETTINGS))
+@with_options([*setting_options(setting.name for setting in SETTINGS), CLUSTER_OPTION])
 def serve(values: Mapping[str, Any]) -> None:
     """Serve the text Completions API over HTTP.
 
@@ -39,10 +40,14 @@ def serve(values: Mapping[str, Any]) -> None:
       afterword serve --model ~/models/mistral-7b.Q4_K_M.gguf --context 8192
       AFTERWORD_API_KEY=... afterword serve --host 0.0.0.0
       afterword serve --model echo --port 0
+      afterword serve --cluster auto --min-replicas 2 --max-replicas 8
     """
     config = load_config(values, os.environ, Path.cwd())
     check_exposure(config.server, n_keys=0)
     logs.configure(config.server.log_format, config.server.log_level)
+    if values["cluster"] is not None:
+        serve_on_cluster(config, values["cluster"])
+        return
     # The port is taken first: that it is in use should not show only after a model has been loaded.
     with _bind(config.server) as listener:
         registry = load_registry(config)

@@ -1,0 +1,58 @@
+"""The policy as a request router of Ray Serve. One for each handle: each HTTP replica routes by what it has seen."""
+
+from collections import Counter
+from typing import Any
+
+from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
+
+from afterword.cluster.policy import rank
+from afterword.cluster.prefixes import PrefixIndex, block_chain
+from afterword.engine.request import GenerationRequest
+
+
+class PrefixRouter(RequestRouter):  # type: ignore[misc]
+    """Routes `EngineReplica.generate` by its request's prompt; other calls go to the least busy replica."""
+
+    def initialize_state(self, **_: Any) -> None:
+        """Called by Ray Serve once the base class is ready."""
+        self._index = PrefixIndex()
+        self._ongoing: Counter[str] = Counter()
+        """Requests that this router has sent to each replica and that have not ended."""
+
+    async def choose_replicas(
+        self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None
+    ) -> list[list[RunningReplica]]:
+        """Every candidate, one a rank: the next one is tried when the better one is full."""
+        if not candidate_replicas:
+            return []
+        by_id = {replica.replica_id.unique_id: replica for replica in candidate_replicas}
+        chain = _chain(pending_request)
+        ongoing = {replica: self._ongoing[replica] for replica in by_id}
+        return [[by_id[replica]] for replica in rank(chain, self._index.matches(chain), ongoing)]
+
+    def on_request_routed(self, pending_request: PendingRequest, replica_id: ReplicaID, result: Any) -> None:  # noqa: ARG002
+        """Remember who computes the prompt."""
+        self._ongoing[replica_id.unique_id] += 1
+        self._index.add(_chain(pending_request), replica_id.unique_id)
+
+    def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:  # noqa: ARG002
+        """One less under way."""
+        self._ongoing[replica_id.unique_id] -= 1
+
+    def update_replicas(self, replicas: list[RunningReplica]) -> None:
+        """Forget replicas that are gone."""
+        super().update_replicas(replicas)
+        present = {replica.replica_id.unique_id for replica in replicas}
+        self._index.keep_only(present)
+        for gone in self._ongoing.keys() - present:
+            del self._ongoing[gone]
+
+
+def _chain(pending: PendingRequest | None) -> tuple[bytes, ...]:
+    """The blocks of the prompt that is waiting for a replica; none if the call is not a generation."""
+    requests = [
+        argument
+        for argument in (pending.args if pending is not None else ())
+        if isinstance(argument, GenerationRequest)
+    ]
+    return block_chain(requests[0].prompt) if requests else ()
