@@ -118,8 +118,9 @@ SETTINGS = (
         "engine",
         "layout",
         Choice(LAYOUTS),
-        "original",
-        "Weights as they are in the file, as a Q8_0 copy, or auto: whichever is faster, timed once.",
+        "auto",
+        "Weights as they are in the file, as a copy for faster kernels (docs/performance.md), or auto: the faster, "
+        "timed once.",
     ),
     Setting(
         "engine",

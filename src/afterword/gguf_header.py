@@ -46,7 +46,7 @@ def read_header(path: Path) -> GgufHeader:
     """The header of the file at `path`. Raises `ConfigurationError` if it is none."""
     try:
         with path.open("rb") as file:
-            entries = _entries(file)
+            entries = read_entries(file)
     except (struct.error, UnicodeDecodeError, MemoryError, OverflowError, ValueError, KeyError):
         raise ConfigurationError(f"{path} is not a GGUF file of version 2 or 3.") from None
     except OSError as error:
@@ -59,7 +59,11 @@ def read_header(path: Path) -> GgufHeader:
     return GgufHeader(architecture, context if isinstance(context, int) else None, by_id or by_name)
 
 
-def _entries(file: BinaryIO) -> dict[str, object]:
+def read_entries(file: BinaryIO) -> dict[str, object]:
+    """All keys, with the values that are kept; the file is left behind them, where its tensors are listed.
+
+    Raises `ValueError` if the file does not begin like GGUF, and other errors where it ends too early.
+    """
     if file.read(4) != MAGIC or _number(file, "<I") not in VERSIONS:
         raise ValueError
     _n_tensors, n_entries = _number(file, "<Q"), _number(file, "<Q")

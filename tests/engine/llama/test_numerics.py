@@ -1,6 +1,8 @@
 """The numbers of the default model against llama-cpp-python's own high-level class and a float64 softmax."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 from llama_cpp import Llama
 from numpy.typing import NDArray
 from tests.fakes import complete, generation_request
-from tests.models.engines import open_tiny
+from tests.models.engines import load_default, open_tiny
 from tests.models.prose import PROSE, excerpt
 from tests.models.tiny import Tiny
 
@@ -57,6 +59,14 @@ class Reference:
 @pytest.fixture(scope="module")
 def reference() -> Reference:
     return Reference()
+
+
+@pytest.fixture(scope="module")
+def default_engine(cache_dir: Path) -> Iterator[LlamaEngine]:
+    """On the file as it is, like the reference."""
+    engine = load_default(cache_dir, context=1024, parallel=2, layout="original")
+    yield engine
+    asyncio.run(engine.aclose())
 
 
 @pytest.fixture(scope="module")

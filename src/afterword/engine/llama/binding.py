@@ -44,8 +44,11 @@ def build_info() -> str:
 class LlamaModel:
     """Weights and vocabulary of one GGUF file, freed by `close` or with the object; contexts must be closed before."""
 
-    def __init__(self, path: Path, *, vocab_only: bool = False) -> None:
-        """Raises `ConfigurationError` in one sentence if the file cannot be a model."""
+    def __init__(self, path: Path, *, offsets: Path | None = None, vocab_only: bool = False) -> None:
+        """`offsets`: the adapter that belongs to the weights (split.py), which every context of the model adds.
+
+        Raises `ConfigurationError` in one sentence if the file cannot be a model.
+        """
         check_file(path)
         start_backend()
         params = c.llama_model_default_params()
@@ -60,6 +63,14 @@ class LlamaModel:
         # At the end of the process a thread may still compute; the system takes the memory back.
         self._free.atexit = False
         self.n_vocab = int(c.llama_vocab_n_tokens(self.vocab))
+        self._size_of_offsets = 0
+        # Freed with the model.
+        self.offsets: c.llama_adapter_lora_p | None = None
+        if offsets is not None:
+            self.offsets = c.llama_adapter_lora_init(pointer, str(offsets).encode())
+            self._size_of_offsets = offsets.stat().st_size
+            if not self.offsets:
+                raise ConfigurationError(f"The file {offsets} does not fit the weights: {' '.join(_recent_errors)}.")
 
     @property
     def pointer(self) -> "c.llama_model_p":
@@ -82,7 +93,7 @@ class LlamaModel:
     @property
     def size(self) -> int:
         """Bytes of all tensors."""
-        return int(c.llama_model_size(self.pointer))
+        return int(c.llama_model_size(self.pointer)) + self._size_of_offsets
 
     @property
     def description(self) -> str:
@@ -206,6 +217,10 @@ class LlamaContext:
                 f"({reason})."
             )
         self._pointer: c.llama_context_p | None = pointer
+        if model.offsets is not None:
+            adapters, scales = (c.llama_adapter_lora_p_ctypes * 1)(model.offsets), (ctypes.c_float * 1)(1.0)
+            code = int(c.llama_set_adapters_lora(pointer, adapters, 1, scales))
+            assert code == 0
         self._memory = c.llama_get_memory(pointer)
         self._n_vocab = model.n_vocab
         self.n_batch = n_batch

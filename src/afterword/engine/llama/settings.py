@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-Layout = Literal["auto", "original", "q8_0"]
-LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+Copied = Literal["split", "q8_0"]
+"""Layouts that are written as a copy."""
+Layout = Literal["auto", "original", Copied]
+LAYOUTS: tuple[Layout, ...] = ("auto", "original", *get_args(Copied))
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,4 +29,4 @@ class LlamaSettings:
     cache_dir: Path
     """Where optimised copies of model files are kept."""
     layout: Layout = "original"
-    """`original`: the file as it is; `q8_0`: a copy of that type; `auto`: the faster, where the file's type is slow."""
+    """`original`: the file as it is; `split`, `q8_0`: a copy (layout.py); `auto`: the faster, if the type is slow."""
