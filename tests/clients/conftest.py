@@ -20,7 +20,7 @@ SOURCES = Path(__file__).resolve().parents[2] / "src"
 SERVE = "from afterword.cli.main import app; app()"
 CONTEXT = 2048
 # One thread: a second one makes a model of this size no faster where tests, server and client share few cores.
-SETTINGS = ("--port", "0", "--context", str(CONTEXT), "--parallel", "8", "--threads", "1")
+SETTINGS = ("--port", "0", "--context", str(CONTEXT), "--parallel", "8", "--threads", "1", "--layout", "split")
 
 OpenClient = Callable[[str], Client]
 
@@ -61,6 +61,7 @@ def reference(cache: Path) -> Iterator[Reference]:
         max_waiting=16,
         memory_bytes=None,
         cache_dir=cache,
+        layout="split",
     )
     made = Reference(load_engine(settings))
     yield made
