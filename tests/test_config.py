@@ -257,6 +257,17 @@ def test_the_database_is_a_file_a_url_or_none(
     assert load(tmp_path, toml, environment, **flags).gateway.database == expected
 
 
+def test_redis_is_none_or_a_url_that_no_message_shows(tmp_path: Path) -> None:
+    assert load(tmp_path).gateway.redis is None
+    assert load(tmp_path, "[gateway]\nredis = 'redis://:secret@cache/1'").gateway.redis == "redis://:secret@cache/1"
+    with pytest.raises(ConfigurationError) as caught:
+        load(tmp_path, "", {"AFTERWORD_REDIS": "secret"})
+    assert str(caught.value) == (
+        "AFTERWORD_REDIS is not usable: it must be a URL such as redis://user:password@host:6379/0, rediss://host or "
+        "unix:///path/to/socket."
+    )
+
+
 def test_a_database_s_path_in_a_file_is_relative_to_it(tmp_path: Path) -> None:
     assert load(tmp_path, "[gateway]\ndatabase = 'a.db'").gateway.database == tmp_path / "a.db"
 

@@ -13,6 +13,7 @@ from afterword.kinds import (
     Integer,
     Kind,
     Memory,
+    RedisUrl,
     Share,
     Switch,
     Text,
@@ -70,6 +71,12 @@ def test_text_becomes_a_value(kind: Kind, text: str, value: object) -> None:
         (Memory(), "%"),
         (Directory(), ""),
         (InfillTemplate(), "{prefix}{prefix}{suffix}"),
+        (RedisUrl(), "localhost:6379"),
+        (RedisUrl(), "http://host"),
+        (RedisUrl(), "redis://"),
+        (RedisUrl(), "redis://host:port"),
+        (RedisUrl(), "redis://host:99999"),
+        (RedisUrl(), "unix://"),
     ],
     ids=str,
 )
@@ -95,6 +102,7 @@ def test_other_text_is_refused(kind: Kind, text: str) -> None:
         (Memory(), None),
         (Directory(), 1),
         (Database(), 1),
+        (RedisUrl(), 1),
         (InfillTemplate(), 1),
     ],
     ids=str,
@@ -117,3 +125,10 @@ def test_a_database_is_a_path_unless_it_has_a_scheme_or_is_the_word_for_nothing(
     text: str, expected: Path | str
 ) -> None:
     assert Database().parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["redis://h", "rediss://u:p@h:1/2?ssl_cert_reqs=none", "redis://[::1]:6379", "unix:///a/b"]
+)
+def test_a_redis_url_stays_as_it_is(text: str) -> None:
+    assert RedisUrl().parse(text) == text

@@ -43,6 +43,7 @@ HOMES = {
     "sqlalchemy": ("gateway/",),
     "alembic": ("gateway/",),
     "limits": ("gateway/",),
+    "redis": ("gateway/",),
 }
 """The only files that may import a library."""
 

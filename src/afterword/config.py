@@ -61,6 +61,8 @@ class GatewayConfig:
 
     database: Path | str | None
     """A SQLite file, the URL of a database, or None: keep neither keys nor a ledger."""
+    redis: str | None
+    """URL of the Redis through which processes share limits, or None: each counts for itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,12 +66,15 @@ class ModelNotFound(AfterwordError):
 
 
 class LimitExceeded(AfterwordError):
-    """The key's limit is used up. `kind` is `requests` or `tokens`, `retry_after` in whole seconds, at least 1."""
+    """The key's limit is used up, or too low for the request.
 
-    def __init__(self, message: str, *, kind: str, retry_after: int) -> None:
+    `kind` is `requests` or `tokens`, `retry_after` in whole seconds, at least 1, or None if waiting does not help.
+    """
+
+    def __init__(self, message: str, *, kind: str, retry_after: int | None) -> None:
         super().__init__(message)
         assert kind in ("requests", "tokens")
-        assert retry_after >= 1
+        assert retry_after is None or retry_after >= 1
         self.kind = kind
         self.retry_after = retry_after
 

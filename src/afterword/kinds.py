@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlsplit
 
 NO_DATABASE = "none"
 
@@ -241,6 +242,36 @@ class Directory:
     def check(self, value: object) -> Path:
         """See `Kind`."""
         return Path(Text().check(value)).expanduser()
+
+
+def _is_redis_url(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        # Reading the port is what finds out that it is none.
+        port = url.port
+    except ValueError:
+        return False
+    if url.scheme == "unix":
+        return url.path != ""
+    return url.scheme in ("redis", "rediss") and url.hostname is not None and port != 0
+
+
+@dataclass(frozen=True, slots=True)
+class RedisUrl:
+    """Where a Redis is."""
+
+    label: str = "a URL such as redis://user:password@host:6379/0, rediss://host or unix:///path/to/socket"
+
+    def parse(self, text: str) -> str:
+        """See `Kind`."""
+        return self.check(text)
+
+    def check(self, value: object) -> str:
+        """See `Kind`."""
+        text = Text().check(value)
+        if not _is_redis_url(text):
+            raise ValueError
+        return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 Knows no HTTP framework. Each application has its own `Metrics`, so two in one process do not mix.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -45,6 +45,10 @@ class RequestMetrics(Protocol):
         """Count a request that has ended."""
         ...
 
+    def watch(self, name: str, meaning: str, read: Callable[[], int]) -> None:
+        """Show a counter that somebody else keeps; it is read when somebody asks."""
+        ...
+
     def render(self) -> bytes:
         """The exposition text, version 0.0.4."""
         ...
@@ -81,6 +85,10 @@ class Metrics:
             registry=self._collected,
         )
 
+    def watch(self, name: str, meaning: str, read: Callable[[], int]) -> None:
+        """See `RequestMetrics`."""
+        self._collected.register(WatchedCounter(name, meaning, read))
+
     def observe(self, record: RequestRecord) -> None:
         """Count a request that has ended."""
         self._requests.labels(record.route, str(record.status)).inc()
@@ -93,6 +101,19 @@ class Metrics:
     def render(self) -> bytes:
         """The exposition text, version 0.0.4."""
         return generate_latest(self._collected)
+
+
+class WatchedCounter(Collector):
+    """Turns what `read` gives into a sample at the moment of a scrape."""
+
+    def __init__(self, name: str, meaning: str, read: Callable[[], int]) -> None:
+        self._name = name
+        self._meaning = meaning
+        self._read = read
+
+    def collect(self) -> Iterator[Metric]:
+        """One family with one sample."""
+        yield CounterMetricFamily(self._name, self._meaning, value=self._read())
 
 
 class EngineCollector(Collector):

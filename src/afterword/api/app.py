@@ -36,6 +36,8 @@ EXPOSED_HEADERS = (
     *ratelimit.HEADERS,
 )
 
+LIMITS_ALONE = "Requests whose limits this process counted for itself, because Redis could not be reached."
+
 SECONDS_TO_RECORD = 10.0
 """How long a shutdown waits for requests whose engine has closed to end and to be recorded."""
 
@@ -56,6 +58,7 @@ def create_app(
         redoc_url=None,
     )
     counts = Metrics(registry.all()) if metrics is None else metrics
+    counts.watch("afterword_limits_alone", LIMITS_ALONE, lambda: gateway.limiter.n_alone)
     app.state.serving = Serving(registry, settings, gateway, counts, OpenExchanges())
     for part in (completions, models, scale_models, tokenize, status, docs):
         app.include_router(part.router)

@@ -73,8 +73,7 @@ def describe(error: Exception, scope: Scope) -> Failure:
         case ModelNotFound():
             return Failure(404, str(error), param="model", code="model_not_found")
         case LimitExceeded():
-            later = (("retry-after", str(error.retry_after)),)
-            return Failure(429, str(error), type=error.kind, code="rate_limit_exceeded", headers=later)
+            return Failure(429, str(error), type=error.kind, code="rate_limit_exceeded", headers=_when(error))
         case Overloaded():
             later = (("retry-after", str(error.retry_after)),)
             return Failure(503, str(error), type=SERVER, code="overloaded", headers=later)
@@ -84,6 +83,13 @@ def describe(error: Exception, scope: Scope) -> Failure:
             return _of_routing(error, scope)
         case _:
             return Failure(500, "The server failed while it worked on this request.", type=SERVER)
+
+
+def _when(error: LimitExceeded) -> tuple[tuple[str, str], ...]:
+    """When to come back. The official SDKs repeat a 429 by themselves unless they are told not to."""
+    if error.retry_after is None:
+        return (("x-should-retry", "false"),)
+    return (("retry-after", str(error.retry_after)),)
 
 
 def _of_routing(error: HTTPException, scope: Scope) -> Failure:

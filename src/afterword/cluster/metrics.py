@@ -29,6 +29,10 @@ class ClusterMetrics:
         """Count a request that has ended here."""
         self._requests.observe(record)
 
+    def watch(self, name: str, meaning: str, read: Callable[[], int]) -> None:
+        """See `RequestMetrics`."""
+        self._requests.watch(name, meaning, read)
+
     def own(self) -> Exposition:
         """This replica's counters alone."""
         return self._replica, self._requests.render()

@@ -65,6 +65,11 @@ class Admission(Protocol):
 class Limiter(Protocol):
     """Counts what keys do."""
 
+    @property
+    def n_alone(self) -> int:
+        """Requests so far whose limits are shared between processes, but could only be counted by this one."""
+        ...
+
     async def admit(self, grant: Grant, n_tokens: int) -> Admission:
         """Let a request of at most `n_tokens` in. Raises `LimitExceeded`, having counted nothing."""
         ...

@@ -7,6 +7,8 @@ from afterword.gateway.grant import Grant
 class Unlimited:
     """See `Limiter`. Lets everything in and counts nothing."""
 
+    n_alone = 0
+
     async def admit(self, grant: Grant, n_tokens: int) -> Admission:  # noqa: ARG002
         """See `Limiter`."""
         return FREE

@@ -1,0 +1,149 @@
+"""The limits of keys: requests and tokens a minute, requests at once (SPEC section 7).
+
+Owns the rules and their sentences; `limiter_requests.py` and `limiter_budget.py` count. For each key
+
+    tokens used within the last minute + tokens reserved by running requests <= tokens a minute
+
+holds at all times. A refused request counts nowhere; one that was let in counts as a request whatever becomes of it.
+"""
+
+import math
+from dataclasses import dataclass
+
+from afterword.errors import LimitExceeded
+from afterword.gateway.base import Admission, Allowance, Standing
+from afterword.gateway.grant import UNLIMITED, Grant
+from afterword.gateway.limiter_budget import Bounds, Budget, Budgets, MemoryBudgets, Place
+from afterword.gateway.limiter_requests import WINDOW, MemoryRequests, RequestWindow, RequestWindows
+from afterword.gateway.unlimited import FREE
+
+
+class RateLimiter:
+    """See `Limiter`. Raises what its storage raises, too."""
+
+    n_alone = 0
+
+    def __init__(self, requests: RequestWindows, budgets: Budgets) -> None:
+        self._requests = requests
+        self._budgets = budgets
+
+    async def admit(self, grant: Grant, n_tokens: int) -> Admission:
+        """See `Limiter`."""
+        if grant.limits == UNLIMITED:
+            return FREE
+        key, limits = _key(grant), grant.limits
+        bounds = Bounds(limits.concurrent_requests, limits.tokens_per_minute)
+        if bounds.tokens is not None and n_tokens > bounds.tokens:
+            raise _never_fits(n_tokens, bounds.tokens)
+        place, budget = await self._budgets.take(key, n_tokens, bounds)
+        if place is None:
+            raise _no_room(budget, n_tokens, bounds)
+        try:
+            # Last, because this is what cannot be taken back.
+            requests = await self._add_request(key, limits.requests_per_minute)
+        except BaseException:
+            await self._budgets.settle(place, 0)
+            raise
+        return _Counted(self._budgets, place, Standing(requests, _tokens(budget, n_tokens, bounds)))
+
+    async def standing(self, grant: Grant) -> Standing:
+        """See `Limiter`."""
+        limits, requests, tokens = grant.limits, None, None
+        if limits.requests_per_minute is not None:
+            sent = await self._requests.look(_key(grant), limits.requests_per_minute)
+            requests = _requests(sent, limits.requests_per_minute)
+        if limits.tokens_per_minute is not None:
+            tokens = _tokens(await self._budgets.look(_key(grant)), 0, Bounds(None, limits.tokens_per_minute))
+        return Standing(requests, tokens)
+
+    async def aclose(self) -> None:
+        """See `Limiter`."""
+        await self._budgets.aclose()
+
+    async def _add_request(self, key: str, limit: int | None) -> Allowance | None:
+        if limit is None:
+            return None
+        added = await self._requests.add(key, limit)
+        sent = await self._requests.look(key, limit)
+        if not added:
+            raise _out_of_requests(limit, sent)
+        return _requests(sent, limit)
+
+
+def memory_limiter() -> RateLimiter:
+    """Limits that this process alone counts."""
+    return RateLimiter(MemoryRequests(), MemoryBudgets())
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """See `Admission`."""
+
+    budgets: Budgets
+    place: Place
+    standing: Standing
+
+    async def settle(self, n_tokens: int) -> None:
+        """See `Admission`."""
+        assert n_tokens <= self.place.n_tokens, "a request uses no more than it reserved"
+        await self.budgets.settle(self.place, n_tokens)
+
+
+def _key(grant: Grant) -> str:
+    assert grant.key_id is not None, "only stored keys have limits, and they have ids"
+    return grant.key_id
+
+
+def _requests(sent: RequestWindow, limit: int) -> Allowance:
+    return Allowance(limit, max(0, limit - sent.n), sent.all_free)
+
+
+def _tokens(budget: Budget, n_more: int, bounds: Bounds) -> Allowance | None:
+    """`n_more` are reserved beyond what `budget` knows. What is reserved is taken to be used now."""
+    if bounds.tokens is None:
+        return None
+    n_reserved = budget.n_reserved + n_more
+    reset = budget.all_free if n_reserved == 0 else float(WINDOW)
+    return Allowance(bounds.tokens, max(0, bounds.tokens - budget.n_used - n_reserved), reset)
+
+
+def _never_fits(n_tokens: int, limit: int) -> LimitExceeded:
+    return LimitExceeded(
+        f"This request may need {n_tokens} tokens (each prompt, and max_tokens for each candidate), and this API key "
+        f"may use {limit} a minute: waiting does not help. Shorten the prompt or lower max_tokens.",
+        kind="tokens",
+        retry_after=None,
+    )
+
+
+def _no_room(budget: Budget, n_tokens: int, bounds: Bounds) -> LimitExceeded:
+    if bounds.running is not None and budget.n_running >= bounds.running:
+        return LimitExceeded(
+            f"This API key may have {bounds.running} requests running at once, and {budget.n_running} are. Please try "
+            "again when one has ended.",
+            kind="requests",
+            retry_after=1,
+        )
+    assert bounds.tokens is not None
+    wait = budget.seconds_until(bounds.tokens - budget.n_reserved - n_tokens)
+    # Where running requests alone leave no room, nobody knows when they end.
+    seconds = 1 if wait is None else _whole(wait)
+    return LimitExceeded(
+        f"This API key may use {bounds.tokens} tokens a minute: {budget.n_used} are used, {budget.n_reserved} are "
+        f"reserved for running requests, and this request may need {n_tokens}. Please try again in {seconds}s.",
+        kind="tokens",
+        retry_after=seconds,
+    )
+
+
+def _out_of_requests(limit: int, sent: RequestWindow) -> LimitExceeded:
+    seconds = _whole(sent.next_free)
+    return LimitExceeded(
+        f"This API key may send {limit} requests a minute, and has sent {sent.n}. Please try again in {seconds}s.",
+        kind="requests",
+        retry_after=seconds,
+    )
+
+
+def _whole(seconds: float) -> int:
+    return max(1, math.ceil(seconds))

@@ -1,0 +1,146 @@
+"""A key's running requests and its tokens: what those requests may still use, and what was used within the last minute.
+
+A request reserves the most that it can use, and what it has used takes the place of that once it ends. Used tokens are
+kept by the second in which they leave the window, so a key costs at most `WINDOW` + 1 numbers; they count for a minute
+and up to a second more.
+"""
+
+import itertools
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from afterword.gateway.limiter_requests import WINDOW
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a key may have. None: as much as it likes."""
+
+    running: int | None
+    """Requests at once."""
+    tokens: int | None
+    """Per minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One running request."""
+
+    key: str
+    number: str
+    """Differs from those of all other requests of the key, in all processes."""
+    n_tokens: int
+    """Tokens it may use at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How a key stood at a moment."""
+
+    now: float
+    """Unix seconds."""
+    n_running: int
+    n_reserved: int
+    """Tokens that the running requests may use."""
+    leaving: Mapping[int, int]
+    """Used tokens by the Unix second in which they leave the window; all later than `now`."""
+
+    @property
+    def n_used(self) -> int:
+        """Tokens used within the window."""
+        return sum(self.leaving.values())
+
+    @property
+    def all_free(self) -> float:
+        """Seconds until all that has been used has left the window."""
+        return max(self.leaving, default=self.now) - self.now
+
+    def has_room(self, n_tokens: int, bounds: Bounds) -> bool:
+        """Whether a request of at most `n_tokens` keeps within both bounds."""
+        has_place = bounds.running is None or self.n_running < bounds.running
+        return has_place and (bounds.tokens is None or self.n_used + self.n_reserved + n_tokens <= bounds.tokens)
+
+    def seconds_until(self, n_used: int) -> float | None:
+        """Seconds until no more than `n_used` of the used tokens are left in the window; None: never."""
+        if n_used < 0:
+            return None
+        left, wait = self.n_used, 0.0
+        for second in sorted(self.leaving):
+            if left <= n_used:
+                break
+            left, wait = left - self.leaving[second], second - self.now
+        return wait
+
+
+class Budgets(Protocol):
+    """The budgets of all keys. On the event loop, which none of it blocks."""
+
+    async def take(self, key: str, n_tokens: int, bounds: Bounds) -> tuple[Place | None, Budget]:
+        """A place for a request of at most `n_tokens`, None if there is no room; and how the key stood without it."""
+        ...
+
+    async def look(self, key: str) -> Budget:
+        """How the key stands."""
+        ...
+
+    async def settle(self, place: Place, n_used: int) -> None:
+        """The request has ended: free its place, count what it used."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of the storage."""
+        ...
+
+
+def leaving_second(now: float) -> int:
+    """The Unix second in which what is used `now` leaves the window: the first after a whole minute."""
+    return math.floor(now) + WINDOW + 1
+
+
+@dataclass(slots=True)
+class _Account:
+    """One key."""
+
+    running: dict[str, int] = field(default_factory=dict)
+    """Tokens reserved, by place."""
+    leaving: dict[int, int] = field(default_factory=dict)
+
+
+class MemoryBudgets:
+    """See `Budgets`. For one process."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[str, _Account] = {}
+        self._numbers = itertools.count()
+
+    async def take(self, key: str, n_tokens: int, bounds: Bounds) -> tuple[Place | None, Budget]:
+        """See `Budgets`."""
+        budget = await self.look(key)
+        if not budget.has_room(n_tokens, bounds):
+            return None, budget
+        place = Place(key, str(next(self._numbers)), n_tokens)
+        self._accounts.setdefault(key, _Account()).running[place.number] = n_tokens
+        return place, budget
+
+    async def look(self, key: str) -> Budget:
+        """See `Budgets`."""
+        now = time.time()
+        account = self._accounts.get(key)
+        if account is None:
+            return Budget(now, 0, 0, {})
+        account.leaving = {second: n for second, n in account.leaving.items() if second > now}
+        return Budget(now, len(account.running), sum(account.running.values()), dict(account.leaving))
+
+    async def settle(self, place: Place, n_used: int) -> None:
+        """See `Budgets`."""
+        account = self._accounts[place.key]
+        del account.running[place.number]
+        if n_used > 0:
+            second = leaving_second(time.time())
+            account.leaving[second] = account.leaving.get(second, 0) + n_used
+
+    async def aclose(self) -> None:
+        """See `Budgets`."""

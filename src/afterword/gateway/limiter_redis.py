@@ -1,0 +1,164 @@
+"""Budgets in Redis, for all processes that share it. The rules are those of `limiter_budget.py`; so are the figures.
+
+Each key has a sorted set of its running requests (`number:tokens`, scored by when their lease ends) and a hash of the
+tokens it has used (by the second in which they leave the window). Whoever holds places renews their leases; those of a
+process that has died end by themselves. Processes put in the time, so their clocks must agree.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
+from typing import cast
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from afterword.gateway.limiter_budget import Bounds, Budget, Place, leaving_second
+from afterword.gateway.limiter_requests import WINDOW
+
+LEASE = 30.0
+"""Seconds that a place outlives its process at most."""
+
+RENEWALS_PER_LEASE = 3
+
+# A script runs alone in Redis, so between looking and taking nobody else can take.
+_TAKE = """
+local now, n_tokens = tonumber(ARGV[1]), tonumber(ARGV[2])
+local max_running, max_tokens = tonumber(ARGV[3]), tonumber(ARGV[4])
+redis.call('zremrangebyscore', KEYS[1], '-inf', now)
+local running = redis.call('zrange', KEYS[1], 0, -1)
+local reserved, used, leaving = 0, 0, {}
+for _, member in ipairs(running) do
+    reserved = reserved + tonumber(string.match(member, ':(%d+)$'))
+end
+local fields = redis.call('hgetall', KEYS[2])
+for i = 1, #fields, 2 do
+    if tonumber(fields[i]) > now then
+        used = used + tonumber(fields[i + 1])
+        leaving[#leaving + 1] = fields[i]
+        leaving[#leaving + 1] = fields[i + 1]
+    else
+        redis.call('hdel', KEYS[2], fields[i])
+    end
+end
+local taken = 0
+if ARGV[5] ~= '' and (max_running < 0 or #running < max_running)
+        and (max_tokens < 0 or used + reserved + n_tokens <= max_tokens) then
+    redis.call('zadd', KEYS[1], tonumber(ARGV[6]), ARGV[5])
+    redis.call('expire', KEYS[1], ARGV[7])
+    taken = 1
+end
+return {taken, #running, reserved, leaving}
+"""
+
+_SETTLE = """
+redis.call('zrem', KEYS[1], ARGV[1])
+if tonumber(ARGV[2]) > 0 then
+    redis.call('hincrby', KEYS[2], ARGV[3], ARGV[2])
+    redis.call('expire', KEYS[2], ARGV[4])
+end
+"""
+
+UNBOUNDED = -1
+KEPT = 2 * WINDOW
+"""Seconds that Redis keeps the tokens of a key that is not used any more."""
+
+log = structlog.get_logger("afterword.gateway")
+
+
+class RedisBudgets:
+    """See `Budgets`. Raises redis-py's errors. Used from one event loop, which has to run `aclose`."""
+
+    def __init__(self, client: Redis, *, lease: float = LEASE) -> None:
+        """Takes over `client`; connects when it is first needed. `lease` is in seconds."""
+        self._client = client
+        self._lease = lease
+        self._take = client.register_script(_TAKE)
+        self._settle = client.register_script(_SETTLE)
+        self._held: dict[Place, None] = {}
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def take(self, key: str, n_tokens: int, bounds: Bounds) -> tuple[Place | None, Budget]:
+        """See `Budgets`."""
+        place = Place(key, secrets.token_hex(8), n_tokens)
+        taken, budget = await self._run_take(key, n_tokens, bounds, _member(place))
+        if not taken:
+            return None, budget
+        self._held[place] = None
+        if self._renewing is None:
+            self._renewing = asyncio.create_task(self._renew_until_cancelled())
+        return place, budget
+
+    async def look(self, key: str) -> Budget:
+        """See `Budgets`."""
+        return (await self._run_take(key, 0, Bounds(None, None), ""))[1]
+
+    async def settle(self, place: Place, n_used: int) -> None:
+        """See `Budgets`."""
+        # First: from here on the lease must not be renewed, even if Redis does not answer.
+        del self._held[place]
+        await self._settle(_names(place.key), [_member(place), n_used, leaving_second(time.time()), KEPT])
+
+    async def aclose(self) -> None:
+        """See `Budgets`."""
+        if self._renewing is not None:
+            self._renewing.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._renewing
+        await self._client.aclose()
+
+    async def renew(self) -> None:
+        """Put off the end of the leases of all places held."""
+        until = time.time() + self._lease
+        async with self._client.pipeline(transaction=False) as pipeline:
+            for place in self._held:
+                running, _ = _names(place.key)
+                # Only if it is still there: it may be given back at this moment.
+                pipeline.zadd(running, {_member(place): until}, xx=True)
+                pipeline.expire(running, self._expiry)
+            await pipeline.execute()
+
+    async def _renew_until_cancelled(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease / RENEWALS_PER_LEASE)
+            try:
+                await self.renew()
+            except (RedisError, OSError) as error:
+                log.warning("leases of running requests could not be renewed", error=str(error))
+
+    async def _run_take(self, key: str, n_tokens: int, bounds: Bounds, member: str) -> tuple[bool, Budget]:
+        now = time.time()
+        arguments: list[str | int | float] = [
+            now,
+            n_tokens,
+            UNBOUNDED if bounds.running is None else bounds.running,
+            UNBOUNDED if bounds.tokens is None else bounds.tokens,
+            member,
+            now + self._lease,
+            self._expiry,
+        ]
+        found = await cast("Awaitable[tuple[int, int, int, list[bytes]]]", self._take(_names(key), arguments))
+        taken, n_running, n_reserved, leaving = found
+        return taken == 1, Budget(now, n_running, n_reserved, _pairs(leaving))
+
+    @property
+    def _expiry(self) -> int:
+        """Whole seconds after which Redis may forget the running requests of a key: their leases have ended."""
+        return int(self._lease) + 1
+
+
+def _names(key: str) -> list[str]:
+    """The running requests and the used tokens; the braces keep both on one node of a cluster."""
+    return [f"afterword:{{{key}}}:running", f"afterword:{{{key}}}:used"]
+
+
+def _member(place: Place) -> str:
+    return f"{place.number}:{place.n_tokens}"
+
+
+def _pairs(flat: Sequence[bytes]) -> dict[int, int]:
+    numbers = [int(one) for one in flat]
+    return dict(zip(numbers[::2], numbers[1::2], strict=True))

@@ -1,0 +1,88 @@
+"""Requests within the last minute, counted by the `limits` library in moving windows: any 60 seconds hold at most the
+limit. In memory for one process, in Redis for several.
+
+Tokens are not counted this way: the library knows neither amounts that are reserved first and corrected later nor a
+way to keep many without an entry for each. They are in `limiter_budget.py`.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+from limits import RateLimitItemPerMinute
+from limits.aio.storage import RedisStorage
+from limits.aio.strategies import MovingWindowRateLimiter as SharedMovingWindow
+from limits.storage import MemoryStorage
+from limits.strategies import MovingWindowRateLimiter
+
+WINDOW = 60
+"""Seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestWindow:
+    """Requests within the last minute."""
+
+    n: int
+    next_free: float
+    """Seconds until the oldest has left the window; 0 if there is none."""
+    all_free: float
+    """Seconds until the newest has."""
+
+
+class RequestWindows(Protocol):
+    """The windows of all keys; `limit` is the key's own. On the event loop, which none of it blocks."""
+
+    async def add(self, key: str, limit: int) -> bool:
+        """Count one request; False, having counted nothing, if the window is full."""
+        ...
+
+    async def look(self, key: str, limit: int) -> RequestWindow:
+        """How it stands."""
+        ...
+
+
+class MemoryRequests:
+    """See `RequestWindows`. For one process."""
+
+    def __init__(self) -> None:
+        # The library's storage for coroutines goes through a thread for each key it holds; this one has only locks.
+        self._storage = MemoryStorage()
+        self._limiter = MovingWindowRateLimiter(self._storage)
+
+    async def add(self, key: str, limit: int) -> bool:
+        """See `RequestWindows`."""
+        return self._limiter.hit(RateLimitItemPerMinute(limit), key)
+
+    async def look(self, key: str, limit: int) -> RequestWindow:
+        """See `RequestWindows`."""
+        name = RateLimitItemPerMinute(limit).key_for(key)
+        oldest, n = self._storage.get_moving_window(name, limit, WINDOW)
+        return _window(n, oldest, self._storage.events[name][0].atime if n > 0 else oldest)
+
+
+class RedisRequests:
+    """See `RequestWindows`. For all processes that share a Redis; their clocks must agree. Raises redis-py's errors."""
+
+    def __init__(self, storage: RedisStorage) -> None:
+        self._storage = storage
+        self._limiter = SharedMovingWindow(storage)
+
+    async def add(self, key: str, limit: int) -> bool:
+        """See `RequestWindows`."""
+        return await self._limiter.hit(RateLimitItemPerMinute(limit), key)
+
+    async def look(self, key: str, limit: int) -> RequestWindow:
+        """See `RequestWindows`."""
+        name = RateLimitItemPerMinute(limit).key_for(key)
+        oldest, n = await self._storage.get_moving_window(name, limit, WINDOW)
+        # Of the one request that came last, the oldest is the newest of all.
+        newest, _ = (oldest, n) if n < 2 else await self._storage.get_moving_window(name, 1, WINDOW)
+        return _window(n, oldest, newest)
+
+
+def _window(n: int, oldest: float, newest: float) -> RequestWindow:
+    if n == 0:
+        return RequestWindow(0, 0.0, 0.0)
+    now = time.time()
+    return RequestWindow(n, max(0.0, oldest + WINDOW - now), max(0.0, newest + WINDOW - now))

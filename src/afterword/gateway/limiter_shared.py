@@ -1,0 +1,137 @@
+"""Limits that several processes share through Redis, and what happens while it cannot be reached.
+
+Then each process counts for itself: a server that is up goes on answering, and no key gets more than its limits from
+any one process. The first failure and the return are logged; every request counted apart is in a counter.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+from limits.aio.storage import RedisStorage
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from afterword.gateway.base import Admission, Limiter, Standing
+from afterword.gateway.grant import UNLIMITED, Grant
+from afterword.gateway.limiter import RateLimiter, memory_limiter
+from afterword.gateway.limiter_redis import LEASE, RedisBudgets
+from afterword.gateway.limiter_requests import RedisRequests
+from afterword.gateway.unlimited import FREE
+
+UNREACHABLE = (RedisError, OSError)
+"""What redis-py raises while there is no Redis to talk to, and for answers that make no sense."""
+
+TIMEOUT = 0.5
+"""Seconds that Redis has for an answer: a request waits for several."""
+
+PAUSE = 2.0
+"""Seconds after a failure in which nobody tries again, so that not every request waits for the timeout."""
+
+CONNECTIONS = 32
+
+log = structlog.get_logger("afterword.gateway")
+
+
+def redis_limiter(url: str, *, clock: Callable[[], float] = time.monotonic, lease: float = LEASE) -> "SharedLimiter":
+    """Limits shared through the Redis at `url`; nothing is connected yet. Raises `ValueError` for no such URL.
+
+    `clock` says when to try again after a failure; `lease` is how long a dead process keeps its places, in seconds.
+    """
+    pool = BlockingConnectionPool.from_url(
+        url,
+        max_connections=CONNECTIONS,
+        timeout=TIMEOUT,
+        socket_timeout=TIMEOUT,
+        socket_connect_timeout=TIMEOUT,
+        # Once, because a connection that was left alone may have been closed.
+        retry=Retry(NoBackoff(), 1),
+    )
+    # The library has types for options of its own only; with a pool it ignores its URL.
+    storage = RedisStorage(
+        "async+redis://",
+        implementation="redispy",
+        key_prefix="afterword",
+        connection_pool=pool,  # type: ignore[arg-type]
+    )
+    shared = RateLimiter(RedisRequests(storage), RedisBudgets(Redis.from_pool(pool), lease=lease))
+    return SharedLimiter(shared, memory_limiter(), clock)
+
+
+class SharedLimiter:
+    """See `Limiter`. Asks `shared`, and `alone` while that fails."""
+
+    def __init__(self, shared: Limiter, alone: Limiter, clock: Callable[[], float]) -> None:
+        self._shared = shared
+        self._alone = alone
+        self._clock = clock
+        self._not_before: float | None = None
+        """When to try again; None: the last try went well."""
+        self.n_alone = 0
+        """Limited requests that this process has counted for itself."""
+
+    async def admit(self, grant: Grant, n_tokens: int) -> Admission:
+        """See `Limiter`."""
+        if grant.limits == UNLIMITED:
+            return FREE
+        if self._may_try:
+            try:
+                admission = await self._shared.admit(grant, n_tokens)
+            except UNREACHABLE as error:
+                self._failed(error)
+            else:
+                self._went_well()
+                return _Shared(admission, self._failed)
+        self.n_alone += 1
+        return await self._alone.admit(grant, n_tokens)
+
+    async def standing(self, grant: Grant) -> Standing:
+        """See `Limiter`."""
+        if self._may_try:
+            try:
+                return await self._shared.standing(grant)
+            except UNREACHABLE as error:
+                self._failed(error)
+        return await self._alone.standing(grant)
+
+    async def aclose(self) -> None:
+        """See `Limiter`."""
+        await self._shared.aclose()
+        await self._alone.aclose()
+
+    @property
+    def _may_try(self) -> bool:
+        return self._not_before is None or self._clock() >= self._not_before
+
+    def _failed(self, error: Exception) -> None:
+        if self._not_before is None:
+            log.warning("limits are not shared: Redis cannot be reached, each process counts alone", error=str(error))
+        self._not_before = self._clock() + PAUSE
+
+    def _went_well(self) -> None:
+        if self._not_before is not None:
+            log.warning("limits are shared again")
+        self._not_before = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """See `Admission`. What cannot be settled is forgotten when its lease ends."""
+
+    inner: Admission
+    on_failure: Callable[[Exception], None]
+
+    @property
+    def standing(self) -> Standing:
+        """See `Admission`."""
+        return self.inner.standing
+
+    async def settle(self, n_tokens: int) -> None:
+        """See `Admission`."""
+        try:
+            await self.inner.settle(n_tokens)
+        except UNREACHABLE as error:
+            self.on_failure(error)
