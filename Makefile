@@ -4,6 +4,8 @@
 #   make serve ARGS="--port 9000 --model some.gguf"
 #   make test           set up if need be, then run the tests   (ARGS="tests/text -k stops")
 #   make test-clients   run the tests of clients that need environments of their own; builds those first, about 2 GB
+#   make test-e2e       drive the playground in Chromium, which must be installed  (ARGS="-k tree")
+#   make screenshots    do that and write the pictures of docs/playground.md anew
 #   make bench          measure this server and its peers: benchmarks/README.md   (ARGS="--only single --rounds 3")
 #   make check          format, lint, types, generated documents
 #   make fmt            format and fix what can be fixed
@@ -25,7 +27,7 @@ export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
 export VIRTUAL_ENV := $(CURDIR)/.venv
 export UV_NO_PROGRESS := 1
 
-.PHONY: serve test test-clients bench bench-run check fmt docs lock clean setup setup-dev setup-node
+.PHONY: serve test test-clients test-e2e screenshots bench bench-run check fmt docs lock clean setup setup-dev setup-node
 
 serve: .venv/.stamp-runtime
 	@exec $(BIN)/afterword serve $(ARGS)
@@ -37,6 +39,12 @@ test: setup-dev
 test-clients: setup-dev setup-node
 	@$(BIN)/python -m tests.clients.environments
 	$(BIN)/python -m pytest -m clients --timeout=900 tests/clients $(ARGS)
+
+test-e2e: setup-dev
+	$(BIN)/python -m pytest -m e2e tests/e2e $(ARGS)
+
+screenshots: setup-dev
+	AFTERWORD_SCREENSHOTS=$(CURDIR)/docs/playground $(BIN)/python -m pytest -m e2e tests/e2e/test_screenshots.py $(ARGS)
 
 # What drives the benchmarks has an environment of its own in the cache, one for each lock file and Python.
 BENCH_KEY = $(shell { cat benchmarks/requirements.lock; $(BIN)/python -VV; } | sha256sum | cut -c-12)

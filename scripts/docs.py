@@ -3,7 +3,7 @@
     docs.py write | check
 
 docs/configuration.md comes from the tables of settings, docs/cli.md from the commands' help, and the tree in README.md
-from the first sentence of each file's docstring.
+from the first sentence of each file's docstring, or of the comment at the head of a script.
 """
 
 import ast
@@ -101,7 +101,7 @@ def command_line() -> str:
 
 def tree() -> str:
     """The package's files, a line each: the first sentence of the docstring says what a file is for."""
-    files = [path for path in PACKAGE.rglob("*.py") if _is_described(path)]
+    files = [path for path in (*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.js")) if _is_described(path)]
     lines = list(_tree_lines(sorted(files, key=lambda path: (path.parent.parts, path.name))))
     return "\n".join([TREE_START, "```text", "src/afterword/", *lines, "```", TREE_END])
 
@@ -125,10 +125,17 @@ def _line(name: str, described_by: Path, indent: str) -> str:
 
 
 def _first_sentence(path: Path) -> str:
-    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    paragraph = " ".join(docstring.split("\n\n")[0].split())
+    text = path.read_text(encoding="utf-8")
+    description = _head_comment(text) if path.suffix == ".js" else ast.get_docstring(ast.parse(text)) or ""
+    paragraph = " ".join(description.split("\n\n")[0].split())
     sentence = re.split(r"(?<=[^.])\. ", paragraph)[0].rstrip(".:")
     return sentence if len(sentence) <= LONGEST_LINE else re.split(r"[:;] ", sentence)[0]
+
+
+def _head_comment(script: str) -> str:
+    """The text of the comment that a script begins with."""
+    found = re.match(r"/\*\*\n(.*?)\*/", script, re.DOTALL)
+    return "" if found is None else re.sub(r"^ \* ?", "", found[1], flags=re.MULTILINE)
 
 
 def readme() -> str:

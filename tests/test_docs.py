@@ -21,8 +21,9 @@ def test_a_document_that_differs_is_stale(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_the_tree_has_a_described_line_for_every_file() -> None:
     lines = [line.split(maxsplit=1) for line in docs.tree().splitlines()]
-    files = [line for line in lines if line and line[0].endswith(".py")]
-    expected = [path for path in docs.PACKAGE.rglob("*.py") if path.name != "__init__.py"]
+    files = [line for line in lines if line and line[0].endswith((".py", ".js"))]
+    sources = (*docs.PACKAGE.rglob("*.py"), *docs.PACKAGE.rglob("*.js"))
+    expected = [path for path in sources if path.name != "__init__.py"]
     assert len(files) == len(expected) + 1
     assert [line for line in files if len(line) < 2] == []
 

@@ -212,8 +212,8 @@ async def test_the_engines_are_closed_with_the_application() -> None:
     assert [engine.stats().state for engine in engines] == ["closed", "closed"]
 
 
-@pytest.mark.parametrize("path", ["/", "/v1/", "/v1"])
-async def test_the_root_says_what_this_is(path: str) -> None:
+@pytest.mark.parametrize("path", ["/v1/", "/v1"])
+async def test_the_root_of_the_api_says_what_this_is(path: str) -> None:
     async with client_of(app_of()) as client:
         response = await client.get(path)
     assert response.json()["name"] == "afterword"

@@ -13,7 +13,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from afterword import __version__
-from afterword.api import completions, docs, models, ratelimit, scale_models, status, tokenize
+from afterword.api import completions, docs, models, playground, ratelimit, scale_models, status, tokenize
 from afterword.api.auth import KeyMiddleware
 from afterword.api.errors import FailureMiddleware, describe
 from afterword.api.exchange import ExchangeMiddleware, OpenExchanges
@@ -60,7 +60,7 @@ def create_app(
     counts = Metrics(registry.all()) if metrics is None else metrics
     counts.watch("afterword_limits_alone", LIMITS_ALONE, lambda: gateway.limiter.n_alone)
     app.state.serving = Serving(registry, settings, gateway, counts, OpenExchanges())
-    for part in (completions, models, scale_models, tokenize, status, docs):
+    for part in (completions, models, scale_models, tokenize, status, docs, playground):
         app.include_router(part.router)
     app.add_exception_handler(HTTPException, _routing_failure)
     describe_api(app)

@@ -25,8 +25,8 @@ from afterword.metrics import RequestMetrics
 CLIENT_LEFT_STATUS = 499
 """Recorded when the client goes before there is a status; never sent."""
 
-QUIET_ROUTES = frozenset({"/health", "/ready", "/metrics"})
-"""Asked every few seconds by machines: counted, not logged."""
+QUIET_ROUTES = frozenset({"/health", "/ready", "/metrics", "/playground/{version}/{name}"})
+"""Asked every few seconds by machines, or thirty at a time by a browser: counted, not logged."""
 
 NOTHING_USED = Usage(prompt_tokens=0, completion_tokens=0, cached_tokens=0)
 

@@ -13,8 +13,7 @@ from afterword.metrics import CONTENT_TYPE
 router = APIRouter(tags=["status"])
 
 
-@router.get("/", **WELCOME_DOCS)
-@router.get("/v1", include_in_schema=False)
+@router.get("/v1", **WELCOME_DOCS)
 async def welcome(request: Request) -> Response:
     """What this server is and where to go on."""
     about = {

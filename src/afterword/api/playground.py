@@ -1,0 +1,162 @@
+"""The playground: the page at `/` and the static files it is made of. Knows no model and asks for no key.
+
+The files are package data in `afterword/playground/` and are served as they are written, without a build step. Their
+folder's address has a hash of all of them in it, so browsers keep them for good and a new version is a new address.
+"""
+
+import gzip
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from afterword.api.wire import dumps
+from afterword.completions.body import body_schema
+
+router = APIRouter()
+
+PAGE = "index.html"
+FIELDS = "fields.json"
+"""What the page knows of a request's fields: made from the request's own model, so the two cannot differ."""
+
+ASSETS_PLACE, PRELOAD_PLACE = "__ASSETS__", "<!-- preload -->"
+"""Where the page names its folder, and where its modules are announced so that they are fetched side by side."""
+
+SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        # Whatever a script might do with a model's text: turning a string into HTML or code is an error.
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+)
+
+_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "json": "application/json",
+    "svg": "image/svg+xml",
+}
+
+_COMMON = {
+    "content-security-policy": SECURITY_POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "vary": "accept-encoding",
+}
+
+_FOR_GOOD = "public, max-age=31536000, immutable"
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """One file as it is sent."""
+
+    content_type: str
+    body: bytes
+    compressed: bytes
+    """The same, gzipped."""
+    tag: str
+    """Its ETag: weak, because both forms of the body have the same one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Playground:
+    """Every file of the page."""
+
+    version: str
+    """Hash of all files; the name of the folder they are served from."""
+    page: Asset
+    assets: Mapping[str, Asset]
+
+
+@cache
+def load() -> Playground:
+    """Read and compress the packaged files, once for a process: they never change while it runs."""
+    folder = files("afterword.playground")
+    sources = {entry.name: entry.read_bytes() for entry in folder.iterdir() if entry.name.rpartition(".")[2] in _TYPES}
+    page = sources.pop(PAGE).decode("utf-8")
+    sources[FIELDS] = dumps(fields())
+    digest = hashlib.sha256(page.encode("utf-8"))
+    for name in sorted(sources):
+        digest.update(b"%b\0%b\0" % (name.encode("utf-8"), sources[name]))
+    version = digest.hexdigest()[:16]
+    place = f"playground/{version}"
+    modules = sorted(name for name in sources if name.endswith(".js"))
+    preload = "\n".join(f'<link rel="modulepreload" href="{place}/{name}">' for name in modules)
+    page = page.replace(ASSETS_PLACE, place).replace(PRELOAD_PLACE, preload)
+    assets = {name: _asset(name, body) for name, body in sources.items()}
+    return Playground(version, _asset(PAGE, page.encode("utf-8")), assets)
+
+
+def fields() -> dict[str, dict[str, Any]]:
+    """The fields of a completion request by name: description, default, JSON type and range, where they have any."""
+    return {name: _field(rules) for name, rules in body_schema()["properties"].items()}
+
+
+def _field(rules: Mapping[str, Any]) -> dict[str, Any]:
+    """One field, flat. A field that takes several shapes is described by the first."""
+    shape = rules["anyOf"][0]
+    kept = ("type", "minimum", "maximum", "exclusiveMinimum")
+    return {
+        "description": rules.get("description", ""),
+        "default": rules.get("default"),
+        **{key: shape[key] for key in kept if key in shape},
+    }
+
+
+def _asset(name: str, body: bytes) -> Asset:
+    tag = f'W/"{hashlib.sha256(body).hexdigest()[:16]}"'
+    return Asset(_TYPES[name.rpartition(".")[2]], body, gzip.compress(body, mtime=0), tag)
+
+
+@router.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+async def page(request: Request) -> Response:
+    """The page. Browsers ask each time whether theirs is still the current one."""
+    return _answer(request, load().page, "no-cache")
+
+
+@router.api_route("/playground/{version}/{name}", methods=["GET", "HEAD"], include_in_schema=False)
+async def asset(request: Request) -> Response:
+    """One of the page's files, to be kept for good. 404 for those of another version."""
+    playground = load()
+    found = playground.assets.get(request.path_params["name"])
+    if found is None or request.path_params["version"] != playground.version:
+        raise HTTPException(404)
+    return _answer(request, found, _FOR_GOOD)
+
+
+def _answer(request: Request, asset: Asset, cache_control: str) -> Response:
+    headers = {**_COMMON, "etag": asset.tag, "cache-control": cache_control, "content-type": asset.content_type}
+    if asset.tag in (tag.strip() for tag in request.headers.get("if-none-match", "").split(",")):
+        return Response(status_code=304, headers=headers)
+    body = asset.body
+    if _takes_gzip(request):
+        body, headers["content-encoding"] = asset.compressed, "gzip"
+    return Response(body, headers=headers)
+
+
+def _takes_gzip(request: Request) -> bool:
+    """Whether `Accept-Encoding` names gzip and does not refuse it with a weight of zero."""
+    for offer in request.headers.get("accept-encoding", "").lower().split(","):
+        coding, _, weight = offer.partition(";")
+        if coding.strip() in ("gzip", "*"):
+            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False

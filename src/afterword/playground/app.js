@@ -1,0 +1,394 @@
+/**
+ * Puts the page together: what is kept, what is shown, and which part tells which.
+ */
+
+import { Alternatives } from "./alternatives.js";
+import { Api } from "./api.js";
+import { Candidates } from "./candidates.js";
+import { CodeView } from "./codeview.js";
+import { byId, debounced, el } from "./dom.js";
+import { Editor } from "./editor.js";
+import { showLikelihood, showRun } from "./figures.js";
+import { History } from "./history.js";
+import { markAt } from "./marks.js";
+import { announce, complain, notice } from "./notice.js";
+import { Parameters } from "./parameters.js";
+import { Presets } from "./presets.js";
+import { Recorder } from "./recorder.js";
+import { completion } from "./request.js";
+import { listen, listShortcuts } from "./shortcuts.js";
+import { Settings, TreeStore } from "./storage.js";
+import { Tabs } from "./tabs.js";
+import { TokenView } from "./tokenview.js";
+import { Tree } from "./tree.js";
+import { TreeFile } from "./treefile.js";
+import { Writer } from "./writer.js";
+
+const DEFAULT_MAX_TOKENS = 16;
+
+class Page {
+  #models = [];
+  #endName = null;
+  #isWriting = false;
+
+  constructor({ settings, fields, store, history }) {
+    this.settings = settings;
+    this.history = history;
+    this.store = store;
+    this.api = new Api(() => settings.get("key", ""));
+    this.editor = new Editor(byId("text"), byId("mirror"), byId("sheet"));
+    this.recorder = new Recorder(history);
+    this.parameters = new Parameters(fields, settings);
+    this.presets = new Presets(this.parameters, settings);
+    this.candidates = new Candidates(history);
+    this.tree = new Tree(history);
+    this.tokens = new TokenView(this.api);
+    this.code = new CodeView();
+    this.alternatives = new Alternatives();
+    this.writer = new Writer(this.api, history, () => this.draft());
+    this.tabs = new Tabs(byId("tabs"), (panel) => this.#opened(panel));
+    this.#connectHistory();
+    this.#connectEditor();
+    this.#connectWriter();
+    this.#connectControls();
+    this.#connectSettings();
+    this.#show();
+  }
+
+  get #model() {
+    return this.#models.find((model) => model.id === byId("model").value) ?? null;
+  }
+
+  get #colours() {
+    return this.settings.get("colours", true);
+  }
+
+  /** What a request is made of, see `request.completion`. */
+  draft() {
+    const model = this.#model;
+    return {
+      text: this.editor.text,
+      caret: this.editor.caret,
+      place: byId("place").value,
+      model: model?.id ?? "",
+      canFill: model?.capabilities.suffix ?? false,
+      params: this.parameters.values,
+      colours: this.#colours,
+    };
+  }
+
+  /** Ask for the models; again whenever the key changes. */
+  async loadModels() {
+    complain("key", "");
+    try {
+      this.#models = await this.api.models();
+    } catch (error) {
+      this.#refused(error);
+      return;
+    }
+    const kept = this.settings.get("model", null);
+    byId("model").replaceChildren(...this.#models.map((model) => el("option", {}, model.id)));
+    if (this.#models.some((model) => model.id === kept)) byId("model").value = kept;
+    await this.#modelChanged();
+  }
+
+  async #modelChanged() {
+    this.#ask();
+    try {
+      this.#endName = (await this.api.tokenizerInfo(this.#model.id)).eos_token;
+    } catch {
+      // Known for one comfort only: which alternative means the end.
+      this.#endName = null;
+    }
+  }
+
+  #connectHistory() {
+    const changed = new Set();
+    const save = debounced(() => {
+      const pairs = [...changed].map((id) => [id, this.history.node(id)]);
+      changed.clear();
+      this.store
+        .write(pairs)
+        .catch(() => notice("This browser has no room left: what you write now is not kept.", "error"));
+    }, 400);
+    this.history.addEventListener("change", ({ detail: { ids } }) => {
+      for (const id of ids) changed.add(id);
+      this.settings.set("current", this.history.current.id);
+      save();
+      this.#show();
+    });
+  }
+
+  #connectEditor() {
+    this.editor.addEventListener("edit", ({ detail: { before, after, kind } }) => {
+      this.#isWriting = true;
+      this.recorder.record(after, kind);
+      this.#isWriting = false;
+      this.editor.mirror(before, this.#marks());
+      this.alternatives.hide();
+      notice("");
+    });
+    this.editor.addEventListener("select", () => {
+      this.#showSelection();
+      this.#showCode();
+    });
+    const sheet = byId("sheet");
+    let frame = 0;
+    sheet.addEventListener("pointermove", (event) => {
+      cancelAnimationFrame(frame);
+      frame = requestAnimationFrame(() => this.#pointed(event));
+    });
+    sheet.addEventListener("pointerleave", () => this.alternatives.hideSoon());
+    sheet.addEventListener("scroll", () => this.alternatives.hide(), { passive: true });
+    byId("text").addEventListener("keyup", (event) => {
+      if (event.key.startsWith("Arrow") && !event.altKey && !event.shiftKey) this.#showAtCaret();
+    });
+    byId("text").addEventListener("blur", () => this.alternatives.hideSoon());
+    this.alternatives.addEventListener("leave", () => this.editor.focus());
+    this.alternatives.addEventListener("choose", ({ detail: { mark, name } }) => {
+      this.alternatives.hide();
+      this.editor.focus();
+      this.writer.choose(mark, name, name === this.#endName);
+    });
+  }
+
+  #connectWriter() {
+    this.writer.addEventListener("busy", () => this.#showBusy());
+    this.writer.addEventListener("note", ({ detail }) => notice(detail));
+    this.writer.addEventListener("refused", ({ detail }) => this.#refused(detail));
+  }
+
+  #connectControls() {
+    for (const [name, action] of Object.entries(this.#actions())) {
+      const button = document.querySelector(`[data-action="${name}"]`);
+      button?.addEventListener("click", () => action());
+    }
+    listen(this.#actions());
+    listShortcuts();
+    byId("shortcuts-open").addEventListener("click", () => byId("shortcuts").showModal());
+    byId("restart").addEventListener("click", () => {
+      this.history.restart();
+      this.editor.focus();
+    });
+    const file = new TreeFile(this.history);
+    file.addEventListener("problem", ({ detail }) => notice(detail, "error"));
+    this.tokens.addEventListener("problem", ({ detail }) => this.#refused(detail));
+    this.tokens.addEventListener("pick", ({ detail: { id, name } }) => this.#bias(id, name));
+    this.parameters.addEventListener("change", () => this.#ask());
+  }
+
+  #connectSettings() {
+    const { settings } = this;
+    byId("key").value = settings.get("key", "");
+    byId("key").addEventListener("change", () => {
+      settings.set("key", byId("key").value.trim() || null);
+      this.loadModels();
+    });
+    byId("model").addEventListener("change", () => {
+      settings.set("model", byId("model").value);
+      this.#modelChanged();
+    });
+    for (const [id, otherwise] of [
+      ["place", "cursor"],
+      ["typeface", "serif"],
+      ["theme", "auto"],
+    ]) {
+      byId(id).value = settings.get(id, otherwise);
+      byId(id).addEventListener("change", () => {
+        settings.set(id, byId(id).value);
+        this.#dress();
+      });
+    }
+    this.#dress();
+  }
+
+  #actions() {
+    const { writer } = this;
+    return {
+      complete: () => this.#begin(() => writer.complete()),
+      regenerate: () => this.#begin(() => writer.regenerate()),
+      score: () => this.#begin(() => writer.score()),
+      stop: () => this.#stop(),
+      undo: () => this.#travel(() => this.history.undo()),
+      redo: () => this.#travel(() => this.history.redo()),
+      colours: () => this.#toggleColours(),
+      alternatives: () => this.#enterAlternatives(),
+      editor: () => this.editor.focus(),
+      parameters: () => this.#goToTab("parameters-panel"),
+      tree: () => this.#goToTab("tree-panel"),
+      tokens: () => this.#goToTab("tokens-panel"),
+      code: () => this.#goToTab("code-panel"),
+    };
+  }
+
+  #begin(work) {
+    this.recorder.close();
+    this.parameters.forgive();
+    this.alternatives.hide();
+    notice("");
+    work();
+  }
+
+  #stop() {
+    if (this.writer.stop()) return true;
+    if (this.alternatives.mark === null) return false;
+    this.alternatives.hide();
+    return true;
+  }
+
+  #travel(move) {
+    if (this.writer.busy) return;
+    this.recorder.close();
+    this.alternatives.hide();
+    move();
+  }
+
+  #toggleColours() {
+    this.settings.set("colours", !this.#colours);
+    this.#dress();
+    this.#show();
+  }
+
+  #enterAlternatives() {
+    if (document.activeElement !== byId("text") || !this.#showAtCaret()) return false;
+    this.alternatives.focus();
+    return true;
+  }
+
+  #goToTab(panel) {
+    this.tabs.open(panel);
+    document.querySelector(`[aria-controls="${panel}"]`).focus();
+  }
+
+  /** The text, its colours and everything beside it, as the history has them. */
+  #show() {
+    const { history } = this;
+    if (!this.#isWriting) this.editor.show(history.text(history.current.id), this.#marks());
+    this.candidates.show();
+    if (!byId("tree-panel").hidden) this.tree.show();
+    const { undo, redo, regenerate } = this.#buttons();
+    undo.disabled = this.writer?.busy || history.current.parent === null;
+    redo.disabled = this.writer?.busy || history.children(history.current.id).length === 0;
+    regenerate.disabled = this.writer?.busy || history.lastRun() === null;
+    showRun(history.current.run ?? history.lastRun()?.run ?? null);
+    this.#showSelection();
+    this.#ask();
+  }
+
+  #buttons() {
+    const names = ["complete", "stop", "undo", "redo", "regenerate", "score"];
+    return Object.fromEntries(names.map((name) => [name, document.querySelector(`[data-action=${name}]`)]));
+  }
+
+  #showBusy() {
+    const { busy } = this.writer;
+    const buttons = this.#buttons();
+    this.editor.locked = busy;
+    buttons.complete.hidden = busy;
+    buttons.stop.hidden = !busy;
+    buttons.score.disabled = busy;
+    document.body.classList.toggle("busy", busy);
+    this.#show();
+    const { run } = this.history.current;
+    if (busy) announce("Working.");
+    else if (run !== null) announce(`Done: ${run.usage?.completion_tokens ?? "some"} tokens.`);
+  }
+
+  #marks() {
+    return this.#colours ? this.history.marks(this.history.current.id) : NO_MARKS;
+  }
+
+  #showSelection() {
+    showLikelihood(this.editor.text, this.history.marks(this.history.current.id), this.editor.selection);
+  }
+
+  /** Everything that depends on what would be sent. */
+  #ask() {
+    if (this.#model === null) return;
+    this.#showCode();
+    const { text, model, params } = this.draft();
+    const withBos = params.add_special_tokens ?? true;
+    this.tokens.changed({ model, text, withBos, maxTokens: params.max_tokens ?? DEFAULT_MAX_TOKENS });
+  }
+
+  #showCode() {
+    if (byId("code-panel").hidden || this.#model === null) return;
+    const plan = completion(this.draft());
+    if (plan.refusal === undefined) this.code.show(plan.body, this.settings.get("key", "") !== "");
+  }
+
+  #opened(panel) {
+    this.tokens.open = panel === "tokens-panel";
+    if (panel === "tree-panel") this.tree.show();
+    if (panel === "code-panel") this.#showCode();
+  }
+
+  #pointed(event) {
+    if (!this.#colours || this.writer.busy || event.buttons !== 0 || event.pointerType === "touch") return;
+    const mark = this.editor.markAt(event.clientX, event.clientY);
+    if (mark === null) this.alternatives.hideSoon();
+    else this.alternatives.show(mark, this.editor.rectOf(mark.start, mark.end));
+  }
+
+  /** Whether there is a mark at the caret to show. */
+  #showAtCaret() {
+    const mark = this.#colours ? markAt(this.editor.marks, this.editor.caret) : null;
+    if (mark === null) {
+      this.alternatives.hide();
+      return false;
+    }
+    this.alternatives.show(mark, this.editor.rectOf(mark.start, mark.end));
+    return true;
+  }
+
+  /** Ban a token that was clicked; the form has the exact value. */
+  #bias(id, name) {
+    const bias = { ...this.parameters.values.logit_bias, [id]: -100 };
+    this.parameters.setOne("logit_bias", bias);
+    announce(`Token ${name} is banned; set another bias under Parameters.`);
+    notice(
+      `Token ${id} (${JSON.stringify(name)}) is banned: it is in logit_bias with -100. Change that under Parameters.`,
+    );
+  }
+
+  /** Show a failure in words, beside the field it is about if the page has one. */
+  #refused({ message, param, status = null }) {
+    if (status === 401 || status === 403) {
+      complain("key", message);
+      this.tabs.open("parameters-panel");
+      byId("key").focus();
+    } else if (param !== null && this.parameters.has(param)) {
+      this.tabs.open("parameters-panel");
+      this.parameters.complain(param, message);
+    } else if (param === "model") complain("model", message);
+    notice(message, "error");
+  }
+
+  #dress() {
+    const root = document.documentElement;
+    const colours = document.querySelector("[data-action=colours]");
+    root.dataset.theme = this.settings.get("theme", "auto");
+    root.dataset.typeface = this.settings.get("typeface", "serif");
+    colours.setAttribute("aria-pressed", String(this.#colours));
+    byId("legend").hidden = !this.#colours;
+    if (!this.#colours) this.alternatives.hide();
+  }
+}
+
+const NO_MARKS = [];
+
+async function start() {
+  const settings = new Settings();
+  const folder = new URL(".", import.meta.url);
+  const [fields, store] = await Promise.all([
+    fetch(new URL("fields.json", folder)).then((answer) => answer.json()),
+    TreeStore.open(),
+  ]);
+  const history = new History(await store.load(), settings.get("current", null));
+  const page = new Page({ settings, fields, store, history });
+  if (!store.lasting) notice("This browser keeps nothing for this page: export the tree to save it.");
+  await page.loadModels();
+  document.documentElement.dataset.ready = "true";
+}
+
+start();

@@ -1,0 +1,295 @@
+/**
+ * Everything that was ever in the editor, as a tree of changes: undo is going to the parent, a branch is a new child.
+ * Pure: knows no page, no server and no storage.
+ *
+ * A node is `{id, parent, at, removed, inserted, kind, created, name, marks, run, next}`: at position `at` of the
+ * parent's text, `removed` characters give way to `inserted`. `kind` is root, edit, completion or choice (an
+ * alternative taken).
+ * `marks` stand relative to `at`. `run` says how a completion came about, null for others. `next` is the child that
+ * was visited last, for redo.
+ */
+
+import { before, shifted } from "./marks.js";
+
+const KINDS = ["root", "edit", "completion", "choice"];
+const FORMAT = "afterword-tree";
+const VERSION = 1;
+const N_CACHED = 16;
+
+export class History extends EventTarget {
+  #nodes = new Map();
+  #children = new Map();
+  #scores = new Map();
+  #cache = new Map();
+  #latest = 0;
+  #current;
+
+  /** With the nodes of an earlier session, or new. Fires `change` with `{ids}`, of nodes that came, went or changed. */
+  constructor(nodes = [], current = null) {
+    super();
+    for (const node of [...nodes].sort((a, b) => a.created - b.created)) this.#keep(node);
+    if (this.#nodes.size === 0) this.#plant();
+    this.#current = this.#nodes.has(current) ? current : [...this.#nodes.keys()].at(-1);
+  }
+
+  get current() {
+    return this.#nodes.get(this.#current);
+  }
+
+  get size() {
+    return this.#nodes.size;
+  }
+
+  node(id) {
+    return this.#nodes.get(id);
+  }
+
+  /** The nodes without a parent, oldest first. */
+  roots() {
+    return [...this.#nodes.values()].filter((node) => node.parent === null);
+  }
+
+  /** The children of a node, oldest first. */
+  children(id) {
+    return (this.#children.get(id) ?? []).map((child) => this.#nodes.get(child));
+  }
+
+  /** The whole text at a node. */
+  text(id) {
+    return this.#content(id).text;
+  }
+
+  /** What is known of the tokens of the text at a node. */
+  marks(id) {
+    return this.#content(id).marks;
+  }
+
+  /** Add a change of the text at `parent`; it does not become the current one. */
+  add({ parent, at, removed, inserted, kind, marks = [], run = null }) {
+    const node = this.#make({ parent, at, removed, inserted, kind, marks, run });
+    this.#changed([node.id]);
+    return node;
+  }
+
+  /** Replace some properties of a node, and forget what followed from the old ones. */
+  update(id, properties) {
+    this.#nodes.set(id, { ...this.#nodes.get(id), ...properties });
+    this.#forget(id);
+    this.#changed([id]);
+  }
+
+  /** Keep the marks of the whole text at a node, as the model scored it. They last as long as the page. */
+  score(id, marks) {
+    this.#scores.set(id, marks);
+    this.#forget(id);
+    this.#changed([id]);
+  }
+
+  /** Make a node the current one. */
+  go(id) {
+    const node = this.#nodes.get(id);
+    const touched = [this.#current, id];
+    this.#current = id;
+    if (node.parent !== null) {
+      this.#nodes.set(node.parent, { ...this.#nodes.get(node.parent), next: id });
+      touched.push(node.parent);
+    }
+    this.#changed(touched);
+  }
+
+  /** Go to the parent; false at a root. */
+  undo() {
+    const { parent } = this.current;
+    if (parent === null) return false;
+    this.go(parent);
+    return true;
+  }
+
+  /** Go to the child that was visited last; false where there is none. */
+  redo() {
+    const { id, next } = this.current;
+    const child = this.#nodes.has(next) ? next : this.children(id).at(-1)?.id;
+    if (child === undefined) return false;
+    this.go(child);
+    return true;
+  }
+
+  /** Begin with an empty text beside all others. */
+  restart() {
+    this.go(this.#plant().id);
+  }
+
+  /** Delete a node and all below it. Whoever stands there goes to its parent; a new root follows the last one. */
+  remove(id) {
+    const { parent } = this.#nodes.get(id);
+    const gone = this.#below(id);
+    for (const one of gone) {
+      for (const map of [this.#nodes, this.#children, this.#scores, this.#cache]) map.delete(one);
+    }
+    if (parent !== null)
+      this.#children.set(
+        parent,
+        this.#children.get(parent).filter((child) => child !== id),
+      );
+    if (this.#nodes.size === 0) this.#plant();
+    if (!this.#nodes.has(this.#current)) this.#current = parent ?? this.roots().at(-1).id;
+    this.#changed([...gone, this.#current]);
+  }
+
+  /** The completions that share the current one's place in their parent, oldest first; itself included. */
+  siblings() {
+    const { current } = this;
+    if (current.parent === null || current.run === null) return [];
+    return this.children(current.parent).filter((node) => node.run !== null && node.at === current.at);
+  }
+
+  /** The nearest node from the current one upwards that a model wrote, null if none did. */
+  lastRun() {
+    let node = this.current;
+    while (node !== undefined && node.run === null) node = this.#nodes.get(node.parent);
+    return node ?? null;
+  }
+
+  /** The tree as text. */
+  export() {
+    return JSON.stringify({
+      format: FORMAT,
+      version: VERSION,
+      current: this.#current,
+      nodes: [...this.#nodes.values()],
+    });
+  }
+
+  /** Add an exported tree to this one, under new ids, and go where it was. Throws `Error` with a sentence. */
+  import(json) {
+    const { nodes, current } = parseTree(json);
+    const ids = new Map(nodes.map((node) => [node.id, newId()]));
+    for (const node of nodes) {
+      this.#keep({
+        ...node,
+        id: ids.get(node.id),
+        created: this.#now(),
+        parent: node.parent === null ? null : ids.get(node.parent),
+        next: ids.get(node.next) ?? null,
+      });
+    }
+    this.#current = ids.get(current) ?? [...ids.values()].at(-1);
+    this.#changed([...ids.values()]);
+    return nodes.length;
+  }
+
+  #plant() {
+    return this.#make({ parent: null, at: 0, removed: 0, inserted: "", kind: "root", marks: [], run: null });
+  }
+
+  #make(properties) {
+    const node = { id: newId(), created: this.#now(), name: "", next: null, ...properties };
+    this.#keep(node);
+    return node;
+  }
+
+  /** Milliseconds since 1970, never twice the same: nodes are ordered by it. */
+  #now() {
+    return Math.max(Date.now(), this.#latest + 1);
+  }
+
+  #keep(node) {
+    this.#latest = Math.max(this.#latest, node.created);
+    this.#nodes.set(node.id, node);
+    if (node.parent === null) return;
+    this.#children.set(node.parent, [...(this.#children.get(node.parent) ?? []), node.id]);
+  }
+
+  #below(id) {
+    const found = [id];
+    for (let i = 0; i < found.length; i += 1) found.push(...(this.#children.get(found[i]) ?? []));
+    return found;
+  }
+
+  #forget(id) {
+    if (this.#cache.size > 0) for (const one of this.#below(id)) this.#cache.delete(one);
+  }
+
+  /** Text and marks at a node: from the nearest remembered ancestor down. */
+  #content(id) {
+    const path = [];
+    let known = null;
+    for (let at = id; at !== null && known === null; at = this.#nodes.get(at).parent) {
+      known = this.#cache.get(at) ?? null;
+      if (known === null) path.push(this.#nodes.get(at));
+    }
+    let content = known ?? { text: "", marks: [] };
+    for (const node of path.reverse()) content = this.#apply(content, node);
+    this.#cache.delete(id);
+    this.#cache.set(id, content);
+    if (this.#cache.size > N_CACHED) this.#cache.delete(this.#cache.keys().next().value);
+    return content;
+  }
+
+  #apply({ text, marks }, node) {
+    const { at, removed, inserted } = node;
+    return {
+      text: text.slice(0, at) + inserted + text.slice(at + removed),
+      marks: this.#scores.get(node.id) ?? [...before(marks, at), ...shifted(node.marks, at)],
+    };
+  }
+
+  #changed(ids) {
+    this.dispatchEvent(new CustomEvent("change", { detail: { ids } }));
+  }
+}
+
+/** The change from one text to another: `{at, removed, inserted}`, as short as it can be. */
+export function difference(from, to) {
+  const shorter = Math.min(from.length, to.length);
+  let at = 0;
+  while (at < shorter && from.charCodeAt(at) === to.charCodeAt(at)) at += 1;
+  let same = 0;
+  while (same < shorter - at && from.charCodeAt(from.length - 1 - same) === to.charCodeAt(to.length - 1 - same))
+    same += 1;
+  return { at, removed: from.length - at - same, inserted: to.slice(at, to.length - same) };
+}
+
+/** Nodes and current id of an exported tree, checked. Throws `Error` with a sentence that says what is wrong. */
+export function parseTree(json) {
+  let tree;
+  try {
+    tree = JSON.parse(json);
+  } catch {
+    throw new Error("The file is not JSON.");
+  }
+  if (tree?.format !== FORMAT || !Array.isArray(tree.nodes))
+    throw new Error("The file is not a tree saved by this page.");
+  if (tree.version !== VERSION)
+    throw new Error(`The file has version ${tree.version}; this page reads version ${VERSION}.`);
+  const known = new Set();
+  tree.nodes.forEach((node, i) => {
+    if (!isNode(node) || !(node.parent === null || known.has(node.parent)) || known.has(node.id)) {
+      throw new Error(`Entry ${i + 1} of the file is damaged.`);
+    }
+    known.add(node.id);
+  });
+  if (known.size === 0) throw new Error("The file holds an empty tree.");
+  return { nodes: tree.nodes, current: tree.current };
+}
+
+function isNode(node) {
+  if (typeof node !== "object" || node === null) return false;
+  const texts = [node.id, node.inserted, node.name].every((value) => typeof value === "string");
+  const numbers = [node.at, node.removed, node.created].every((value) => Number.isInteger(value) && value >= 0);
+  const run = node.run === null || (typeof node.run === "object" && node.run !== undefined);
+  return texts && numbers && run && KINDS.includes(node.kind) && Array.isArray(node.marks) && node.marks.every(isMark);
+}
+
+function isMark(mark) {
+  const places = [mark?.start, mark?.end].every((value) => Number.isInteger(value) && value >= 0);
+  const value = mark?.logprob === null || Number.isFinite(mark?.logprob);
+  const top =
+    mark?.top === null ||
+    (Array.isArray(mark?.top) && mark.top.every((one) => typeof one?.[0] === "string" && Number.isFinite(one[1])));
+  return places && value && top && typeof mark.name === "string";
+}
+
+function newId() {
+  return Array.from(crypto.getRandomValues(new Uint32Array(2)), (part) => part.toString(36)).join("");
+}

@@ -1,0 +1,229 @@
+/**
+ * The same text behind the editor, cut into tokens and coloured. It is laid out exactly like the editor, so what stands
+ * behind a letter is that letter's token.
+ *
+ * The text is kept in blocks of whole lines, so that a change lays out only its own block anew; a line longer than a
+ * block is one block of several pieces in a row. Only pieces near the window are cut into tokens.
+ */
+
+import { el } from "./dom.js";
+import { firstFrom, level } from "./marks.js";
+
+/** Characters of a piece, about. */
+const PIECE = 1500;
+
+/** Pixels beyond the window that are coloured ahead. */
+const AHEAD = "800px";
+
+export class Mirror {
+  #box;
+  #end = el("div", { class: "end" });
+  #blocks = [];
+  #pieces = new Map();
+  #near = new Set();
+  #marks = [];
+  #watch;
+
+  /** `box` is the element that becomes the mirror, `window` the one it scrolls in. */
+  constructor(box, window) {
+    this.#box = box;
+    this.#box.append(this.#end);
+    this.#watch = new IntersectionObserver((entries) => this.#moved(entries), { root: window, rootMargin: AHEAD });
+    this.#showEnd();
+  }
+
+  /** Show the text that follows from the shown one by a change, with `marks`. */
+  change({ at, removed, inserted }, marks) {
+    const isNew = removed > 0 || inserted !== "";
+    if (isNew) this.#splice(at, removed, inserted);
+    if (isNew || this.#marks !== marks) {
+      this.#marks = marks;
+      this.#paintNear();
+    }
+    if (isNew) this.#showEnd();
+  }
+
+  /** The mark whose token is drawn at a point of the window, null if none is. */
+  markAt(x, y) {
+    for (const element of document.elementsFromPoint(x, y)) {
+      if (element.classList.contains("token") && this.#box.contains(element)) return this.#marks[element.dataset.i];
+    }
+    return null;
+  }
+
+  /** Where the text from `start` on is drawn, up to `end` or the end of its line; null if nothing is there. */
+  rectOf(start, end) {
+    let offset = 0;
+    let last = null;
+    for (const piece of this.#pieces.values()) {
+      if (start < offset + piece.text.length) return rectIn(piece.element, start - offset, end - offset);
+      last = piece;
+      offset += piece.text.length;
+    }
+    return last === null ? null : rectIn(last.element, last.text.length - 1, last.text.length);
+  }
+
+  #splice(at, removed, inserted) {
+    let first = 0;
+    let offset = 0;
+    while (first < this.#blocks.length - 1 && offset + this.#blocks[first].text.length <= at) {
+      offset += this.#blocks[first].text.length;
+      first += 1;
+    }
+    let last = first;
+    let old = "";
+    let text = inserted;
+    // A block that has lost its line break goes on in the next one.
+    while (
+      last < this.#blocks.length &&
+      (old.length < at - offset + removed || last === first || !text.endsWith("\n"))
+    ) {
+      old += this.#blocks[last].text;
+      text = old.slice(0, at - offset) + inserted + old.slice(at - offset + removed);
+      last += 1;
+    }
+    this.#replace(first, last, blocksOf(text));
+  }
+
+  #replace(first, last, texts) {
+    const olds = this.#blocks.slice(first, last);
+    const next = this.#blocks[last]?.element ?? this.#end;
+    const fresh = texts.map((text, i) => blockFrom(text, olds[i]));
+    const kept = new Set(fresh.flatMap((block) => block.pieces));
+    for (const block of olds) {
+      block.element.remove();
+      for (const piece of block.pieces) if (!kept.has(piece)) this.#drop(piece);
+    }
+    for (const block of fresh) next.before(block.element);
+    this.#blocks.splice(first, last - first, ...fresh);
+    this.#pieces = new Map(this.#blocks.flatMap((block) => block.pieces.map((piece) => [piece.element, piece])));
+    for (const piece of kept) this.#watch.observe(piece.element);
+    // The observer speaks up after the next frame only; what was just written is coloured before.
+    if (kept.size <= 4) for (const piece of kept) this.#near.add(piece);
+  }
+
+  #drop(piece) {
+    this.#watch.unobserve(piece.element);
+    this.#near.delete(piece);
+  }
+
+  #moved(entries) {
+    for (const entry of entries) {
+      const piece = this.#pieces.get(entry.target);
+      if (piece === undefined) continue;
+      if (entry.isIntersecting) this.#near.add(piece);
+      else if (this.#near.delete(piece)) plain(piece);
+    }
+    this.#paintNear();
+  }
+
+  #paintNear() {
+    let offset = 0;
+    for (const piece of this.#pieces.values()) {
+      if (this.#near.has(piece)) paint(piece, offset, this.#marks);
+      offset += piece.text.length;
+    }
+  }
+
+  /** A line break that ends the text has nothing after it that would give the last line its height. */
+  #showEnd() {
+    const last = this.#blocks.at(-1)?.text ?? "";
+    this.#end.textContent = last === "" || last.endsWith("\n") ? "\u200b" : "";
+  }
+}
+
+/** Whole lines, put together up to the size of a piece. */
+function blocksOf(text) {
+  const blocks = [];
+  let open = "";
+  for (const line of text.match(/[^\n]*\n|[^\n]+/g) ?? []) {
+    if (open !== "" && open.length + line.length > PIECE) {
+      blocks.push(open);
+      open = "";
+    }
+    open += line;
+  }
+  return open === "" ? blocks : [...blocks, open];
+}
+
+/** A block of `text`. Leading pieces that `old` has too are taken over: a text growing at its end stays cheap. */
+function blockFrom(text, old) {
+  const element = el("div");
+  const pieces = [];
+  let at = 0;
+  while (at < text.length) {
+    const end = pieceEnd(text, at);
+    const known = old?.pieces[pieces.length];
+    const cut = text.slice(at, end);
+    pieces.push(
+      known?.text === cut && text.length > PIECE ? known : { text: cut, painted: null, element: el("span", {}, cut) },
+    );
+    at = end;
+  }
+  element.append(...pieces.map((piece) => piece.element));
+  return { text, element, pieces };
+}
+
+/** Where the piece that begins at `at` ends: behind a space if there is one, never within a character. */
+function pieceEnd(text, at) {
+  const limit = at + PIECE;
+  if (limit >= text.length) return text.length;
+  const space = text.lastIndexOf(" ", limit) + 1;
+  if (space > at + PIECE / 2) return space;
+  return (text.charCodeAt(limit) & 0xfc00) === 0xdc00 ? limit - 1 : limit;
+}
+
+function plain(piece) {
+  piece.painted = null;
+  piece.element.replaceChildren(piece.text);
+}
+
+function paint(piece, offset, marks) {
+  const end = offset + piece.text.length;
+  const first = firstFrom(marks, (mark) => mark.end > offset);
+  const count = firstFrom(marks, (mark) => mark.start >= end) - first;
+  if (count <= 0) {
+    if (piece.painted !== null) plain(piece);
+    return;
+  }
+  const painted = [offset, first, count, marks[first], marks[first + count - 1]];
+  if (piece.painted !== null && painted.every((value, i) => value === piece.painted[i])) return;
+  piece.painted = painted;
+  piece.element.replaceChildren(...tokens(piece.text, offset, marks.slice(first, first + count), first));
+}
+
+/** The piece's text as spans of tokens and, where no mark is, as it is. `first` is the number of the first mark. */
+function tokens(text, offset, marks, first) {
+  const nodes = [];
+  let shown = 0;
+  marks.forEach((mark, i) => {
+    const start = Math.max(mark.start - offset, shown);
+    const end = Math.min(mark.end - offset, text.length);
+    if (end <= start) return;
+    if (start > shown) nodes.push(text.slice(shown, start));
+    const shade = level(mark.logprob) ?? "none";
+    nodes.push(el("span", { class: `token level-${shade}`, dataset: { i: first + i } }, text.slice(start, end)));
+    shown = end;
+  });
+  if (shown < text.length) nodes.push(text.slice(shown));
+  return nodes;
+}
+
+/** The first box of the characters from `start` to `end` of an element's text. */
+function rectIn(element, start, end) {
+  const range = document.createRange();
+  const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+  let offset = 0;
+  let begun = false;
+  for (let node = walker.nextNode(); node !== null; node = walker.nextNode()) {
+    const { length } = node.data;
+    if (!begun && start < offset + length) {
+      range.setStart(node, Math.max(start - offset, 0));
+      begun = true;
+    }
+    if (begun) range.setEnd(node, Math.min(end - offset, length));
+    offset += length;
+    if (end <= offset) break;
+  }
+  return begun ? range.getBoundingClientRect() : null;
+}

@@ -1,0 +1,27 @@
+/**
+ * Sentences for people: what went wrong, beside what it is about, and what is going on, also for screen readers.
+ */
+
+import { byId } from "./dom.js";
+
+/** Show a sentence under the editor; "" takes it away. `kind` is note or error. */
+export function notice(text, kind = "note") {
+  const box = byId("notice");
+  box.hidden = text === "";
+  box.className = `notice ${kind}`;
+  box.textContent = text;
+}
+
+/** Say a sentence to screen readers only. */
+export function announce(text) {
+  byId("announcement").textContent = text;
+}
+
+/** Show a sentence beside one of the page's own controls: key, model. "" takes it away. */
+export function complain(id, text) {
+  const box = byId(`${id}-complaint`);
+  box.textContent = text;
+  box.hidden = text === "";
+  if (text === "") byId(id).removeAttribute("aria-invalid");
+  else byId(id).setAttribute("aria-invalid", "true");
+}

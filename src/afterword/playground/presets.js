@@ -1,0 +1,79 @@
+/**
+ * Named sets of parameter values: those that come along and those that a person saved in this browser.
+ */
+
+import { byId, el } from "./dom.js";
+import { PRESETS } from "./fields.js";
+
+export class Presets {
+  #parameters;
+  #settings;
+  #list = byId("preset");
+  #name = byId("preset-name");
+  #remove = byId("preset-delete");
+
+  constructor(parameters, settings) {
+    this.#parameters = parameters;
+    this.#settings = settings;
+    this.#list.addEventListener("change", () => this.#apply());
+    this.#remove.addEventListener("click", () => this.#delete());
+    byId("preset-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#save(this.#name.value.trim());
+    });
+    parameters.addEventListener("change", () => this.#match());
+    this.#show();
+  }
+
+  get #saved() {
+    return this.#settings.get("presets", {});
+  }
+
+  #apply() {
+    const values = this.#saved[this.#list.value] ?? PRESETS[this.#list.value];
+    if (values !== undefined) this.#parameters.replace(values);
+  }
+
+  #save(name) {
+    if (name === "") return;
+    this.#settings.set("presets", { ...this.#saved, [name]: this.#parameters.values });
+    this.#name.value = "";
+    this.#show();
+    this.#list.value = name;
+    this.#remove.disabled = false;
+  }
+
+  #delete() {
+    const { [this.#list.value]: _gone, ...others } = this.#saved;
+    this.#settings.set("presets", others);
+    this.#show();
+  }
+
+  #show() {
+    const own = Object.keys(this.#saved);
+    this.#list.replaceChildren(
+      el("option", { value: "" }, "As set below"),
+      el(
+        "optgroup",
+        { label: "Come along" },
+        ...Object.keys(PRESETS)
+          .filter((name) => !own.includes(name))
+          .map((name) => el("option", {}, name)),
+      ),
+      ...(own.length === 0 ? [] : [el("optgroup", { label: "Yours" }, ...own.map((name) => el("option", {}, name)))]),
+    );
+    this.#match();
+  }
+
+  /** Name the preset that the values are, if they are one. */
+  #match() {
+    const all = { ...PRESETS, ...this.#saved };
+    const now = canonical(this.#parameters.values);
+    this.#list.value = Object.keys(all).find((name) => canonical(all[name]) === now) ?? "";
+    this.#remove.disabled = this.#saved[this.#list.value] === undefined;
+  }
+}
+
+function canonical(values) {
+  return JSON.stringify(Object.entries(values).sort(([a], [b]) => (a < b ? -1 : 1)));
+}
