@@ -170,6 +170,19 @@ def test_a_stream_that_its_client_leaves_is_counted_with_what_was_generated(ledg
     assert row.completion_tokens == engine.stats().completion_tokens > 0
 
 
+def test_what_was_generated_for_a_client_that_did_not_read_counts_too(ledger: ListedRows) -> None:
+    """Each choice begins with an echo of 250,000 characters: the connection is full before any token is shown."""
+    engine = EchoEngine(n_streams=100, context=300_000)
+    with run_server(app_of(engine, gateway=gateway_of(GRANTS, ledger=ledger))) as url:
+        body = {"prompt": ["x" * 250_000] * 2, "stream": True, "max_tokens": 5, "n": 50, "echo": True, "temperature": 0}
+        with httpx.stream("POST", f"{url}/v1/completions", json=body, headers={"api-key": "all"}):
+            wait_until(url, lambda: engine.stats().completion_tokens == 500 and is_idle(engine))
+            assert ledger.rows == []
+        wait_until(url, lambda: len(ledger.rows) == 1)
+    [row] = ledger.rows
+    assert (row.prompt_tokens, row.completion_tokens) == (500_000, 500)
+
+
 async def test_the_line_of_a_request_says_whose_key_it_was(ledger: ListedRows) -> None:
     with capture_logs() as logs:
         async with client_with("all", ledger) as client:

@@ -4,9 +4,11 @@ import pytest
 from tests.completions.scripted import ScriptedEngine, completion
 
 from afterword.completions.run import run
+from afterword.engine.echo import EchoEngine
 from afterword.engine.events import Chunk, Event, Finished, PromptDone
 from afterword.engine.request import GenerationRequest
 from afterword.errors import AfterwordError, EngineFailed, Overloaded
+from afterword.models import ServedModel
 
 DONE = PromptDone(0, None)
 
@@ -123,3 +125,32 @@ async def test_a_candidate_is_ended_on_the_generation_of_its_prompt(n_prompts: i
     async with run(completion(prompt=["x"] * n_prompts, n=4), engine) as running:
         running.end(n_prompts - 1, 2)
     assert [generation.ended for generation in engine.generations] == [[]] * (n_prompts - 1) + [[2]]
+
+
+@pytest.mark.parametrize("n_prompts", [1, 3])
+async def test_what_nobody_read_can_be_looked_at_after_leaving(n_prompts: int) -> None:
+    engine = EchoEngine()
+    asked = completion(engine_model(engine), prompt=["ab"] * n_prompts, max_tokens=5, temperature=0)
+    async with run(asked, engine) as running:
+        first = await anext(running)
+        while engine.stats().running > 0:
+            await asyncio.sleep(0)
+    counted = dict.fromkeys(range(n_prompts), 0)
+    for number, event in [first, *running.unread()]:
+        if not isinstance(event, PromptDone):
+            counted[number] = event.n_tokens
+    assert counted == dict.fromkeys(range(n_prompts), 5)
+    assert list(running.unread()) == []
+
+
+async def test_looking_at_what_nobody_read_waits_for_nothing() -> None:
+    engine = EchoEngine(token_delay=60)
+    async with run(completion(engine_model(engine), prompt="ab", max_tokens=5, temperature=0), engine) as running:
+        assert isinstance((await anext(running))[1], PromptDone)
+    [(_, event)] = running.unread()
+    assert isinstance(event, Chunk)
+    assert event.n_tokens == 1
+
+
+def engine_model(engine: EchoEngine) -> ServedModel:
+    return ServedModel("echo", engine, created=0)

@@ -5,7 +5,7 @@ Both answers are made of the same deltas. Knows no field of the request beyond w
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,7 +29,7 @@ from afterword.completions.assemble import Assembler, Delta, join
 from afterword.completions.body import CompletionBody, parse_body
 from afterword.completions.request import Completion
 from afterword.completions.resolve import Limits, resolve
-from afterword.completions.run import run
+from afterword.completions.run import Running, run
 from afterword.engine.events import Event
 from afterword.models import ServedModel
 
@@ -97,10 +97,20 @@ async def _resolve(body: CompletionBody, served: ServedModel, settings: ApiSetti
 
 @asynccontextmanager
 async def _deltas(job: Job) -> AsyncIterator[AsyncGenerator[Delta, None]]:
-    """Submit the work on entering, give its deltas, cancel what is left of it on leaving."""
-    async with run(job.completion, job.served.engine) as events, aclosing(_fold(job, events)) as deltas:
-        job.exchange.submitted = True
-        yield deltas
+    """Submit the work on entering, give its deltas, cancel what is left of it on leaving.
+
+    What was generated for a reader who did not wait for it counts as used.
+    """
+    with ExitStack() as after:
+        async with run(job.completion, job.served.engine) as running, aclosing(_fold(job, running)) as deltas:
+            job.exchange.submitted = True
+            after.callback(_count_unread, job, running)
+            yield deltas
+
+
+def _count_unread(job: Job, running: Running) -> None:
+    for prompt_index, event in running.unread():
+        job.assembler.count(prompt_index, event)
 
 
 async def _fold(job: Job, events: AsyncIterator[tuple[int, Event]]) -> AsyncGenerator[Delta, None]:

@@ -73,15 +73,13 @@ class Assembler:
 
         Nothing waits for anything but the end of a candidate that has had all its tokens.
         """
+        self.count(prompt_index, event)
         match event:
             case PromptDone():
-                self._cached_tokens += event.n_cached
                 return self._echoes(prompt_index, event.scores)
             case Chunk():
-                self._count(prompt_index, event)
                 return self._chunk(prompt_index, event)
             case Finished():
-                self._count(prompt_index, event)
                 return self._finished(prompt_index, event)
             case _:
                 assert_never(event)
@@ -90,7 +88,11 @@ class Assembler:
         """Counts so far; final once every candidate has finished."""
         return Usage(self._prompt_tokens, self._completion_tokens, self._cached_tokens)
 
-    def _count(self, prompt_index: int, event: Chunk | Finished) -> None:
+    def count(self, prompt_index: int, event: Event) -> None:
+        """Let an event's tokens count without making anything of it: nobody is there to read."""
+        if isinstance(event, PromptDone):
+            self._cached_tokens += event.n_cached
+            return
         candidate = self._candidates[prompt_index][event.index]
         self._completion_tokens += event.n_tokens - candidate.n_tokens
         candidate.n_tokens = event.n_tokens

@@ -4,8 +4,9 @@ Knows neither what the events mean nor what becomes of them.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from types import CoroutineType
 from typing import Protocol
 
 from afterword.completions.request import Completion
@@ -25,6 +26,13 @@ class Running(Protocol):
 
     def end(self, prompt_index: int, index: int) -> None:
         """Stop sampling one candidate of a prompt; see `Generation.end`."""
+        ...
+
+    def unread(self) -> Iterator[tuple[int, Event]]:
+        """What has come and nobody has read, as far as the engine keeps it at hand; waits for nothing.
+
+        Asked after the context was left, by who wants to know what was generated all the same.
+        """
         ...
 
 
@@ -67,6 +75,10 @@ class _Single:
         assert prompt_index == 0
         self._generation.end(index)
 
+    def unread(self) -> Iterator[tuple[int, Event]]:
+        """See `Running`."""
+        return ((0, event) for event in _at_hand(self._events))
+
 
 class _Merged:
     """The events of several prompts as they come, one task per prompt.
@@ -82,7 +94,8 @@ class _Merged:
         """Events that each prompt may still put into the queue."""
         self._n_open = len(generations)
         self._failure: Exception | None = None
-        self._tasks = [asyncio.create_task(self._forward(i, one)) for i, one in enumerate(generations)]
+        self._events = [aiter(generation) for generation in generations]
+        self._tasks = [asyncio.create_task(self._forward(i, one)) for i, one in enumerate(self._events)]
 
     def __aiter__(self) -> AsyncIterator[tuple[int, Event]]:
         return self
@@ -102,18 +115,47 @@ class _Merged:
         """See `Running`."""
         self._generations[prompt_index].end(index)
 
+    def unread(self) -> Iterator[tuple[int, Event]]:
+        """See `Running`."""
+        while not self._queue.empty():
+            item = self._queue.get_nowait()
+            if item is not None:
+                yield item
+        for prompt_index, events in enumerate(self._events):
+            yield from ((prompt_index, event) for event in _at_hand(events))
+
     async def aclose(self) -> None:
         """Stop forwarding."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _forward(self, prompt_index: int, generation: Generation) -> None:
+    async def _forward(self, prompt_index: int, events: AsyncIterator[Event]) -> None:
         """Put one prompt's events into the queue, then None: this prompt has ended, well or not."""
         try:
-            async for event in generation:
-                await self._room[prompt_index].acquire()
-                self._queue.put_nowait((prompt_index, event))
+            # Room first: no event is ever in here and nowhere else.
+            while await self._room[prompt_index].acquire():
+                self._queue.put_nowait((prompt_index, await anext(events)))
+        except StopAsyncIteration:
+            pass
         except Exception as error:
             self._failure = error
         self._queue.put_nowait(None)
+
+
+def _at_hand(events: AsyncIterator[Event]) -> Iterator[Event]:
+    """The events that reading gives without waiting: each read is begun, and broken off if it does not end at once.
+
+    None of an iterator that could not be broken off, such as a generator.
+    """
+    while isinstance(reading := events.__anext__(), CoroutineType):
+        try:
+            reading.send(None)
+        except StopIteration as done:
+            yield done.value
+        except Exception:
+            # The end, or a failure that whoever reads has no use for any more.
+            return
+        else:
+            reading.close()
+            return
