@@ -92,7 +92,7 @@ def _row(setting: Setting) -> str:
 def command_line() -> str:
     """docs/cli.md."""
     pages = ["# Command line\n\nMade from the commands' own help by `make docs`.\n"]
-    for command in ("", "serve", "complete", "score", "models"):
+    for command in ("", "serve", "complete", "score", "models", "models export"):
         arguments = [*command.split(), "--help"]
         shown = CliRunner().invoke(app, arguments, prog_name="afterword", env={"COLUMNS": "100"}, terminal_width=100)
         pages.append(f"## `{' '.join(['afterword', *command.split()])}`\n\n```text\n{shown.stdout.strip()}\n```\n")

@@ -12,6 +12,7 @@ import typer
 from afterword import __version__
 from afterword.cli.cluster import remove
 from afterword.cli.complete import complete
+from afterword.cli.export import export
 from afterword.cli.models import models
 from afterword.cli.score import score
 from afterword.cli.serve import serve
@@ -58,9 +59,14 @@ def reporting(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for _command in (serve, complete, score, models):
+for _command in (serve, complete, score):
     app.command()(reporting(_command))
 
 _cluster = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The server on a Ray cluster.")
 _cluster.command()(reporting(remove))
 app.add_typer(_cluster, name="cluster")
+
+_models = typer.Typer(rich_markup_mode=None)
+_models.callback(invoke_without_command=True)(reporting(models))
+_models.command()(reporting(export))
+app.add_typer(_models, name="models")

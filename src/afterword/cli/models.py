@@ -3,9 +3,11 @@
 import os
 import sys
 from collections.abc import Mapping
+from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -20,7 +22,10 @@ WIDTH_WITHOUT_TERMINAL = 240
 """Columns where there is no terminal to ask: wide enough that paths stay whole for the next program."""
 
 
-@with_options(setting_options(["model"]))
+_INVOCATION = Parameter("invocation", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+
+
+@with_options(setting_options(["model"]), [_INVOCATION])
 def models(values: Mapping[str, Any]) -> None:
     """List the models that the configuration names: the first is the default.
 
@@ -29,7 +34,10 @@ def models(values: Mapping[str, Any]) -> None:
       afterword models
       afterword models --config production.toml
       afterword models --model ~/models/mistral-7b.Q4_K_M.gguf
+      afterword models export smollm2-135m-instruct smollm2
     """
+    if values["invocation"].invoked_subcommand is not None:
+        return
     config = load_config(values, os.environ, Path.cwd())
     table = Table("Name", "Aliases", "File", "Size", "Trained context", "Infill", box=None, pad_edge=False)
     for model in config.models:
