@@ -12,7 +12,7 @@ IDS = [str(path.relative_to(PACKAGE)) for path in FILES]
 
 LAYERS = (
     {"errors", "kinds", "machine", "text"},
-    {"tokens", "gguf_header", "export"},
+    {"tokens", "gguf_header"},
     {"engine"},
     {"defaults"},
     {"tables"},
@@ -32,11 +32,6 @@ LAYERS = (
 
 HOMES = {
     "llama_cpp": ("engine/llama/binding.py",),
-    "vllm": ("engine/vllm/binding.py",),
-    "torch": ("engine/vllm/binding.py",),
-    "tokenizers": ("engine/vllm/vocabulary.py",),
-    "gguf": ("export/source.py",),
-    "safetensors": ("export/weights.py",),
     "fastapi": ("api/",),
     "starlette": ("api/",),
     "uvicorn": ("api/", "cli/serve.py"),
@@ -47,6 +42,7 @@ HOMES = {
     "ray": ("cluster/",),
     "sqlalchemy": ("gateway/",),
     "alembic": ("gateway/",),
+    "psycopg": ("gateway/",),
     "limits": ("gateway/",),
     "redis": ("gateway/",),
 }

@@ -1,0 +1,195 @@
+"""The database: opened, brought up to date, and used in transactions. SQLite in a file, or PostgreSQL by URL.
+
+Knows no table. Everything here blocks: it is for threads, never for the event loop.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+
+from afterword.errors import AfterwordError, ConfigurationError
+from afterword.gateway.migrate import upgrade
+
+BUSY_SECONDS = 10
+"""How long a write waits for another process's on SQLite."""
+
+CONNECT_SECONDS = 5
+"""How long a PostgreSQL server may take to accept."""
+
+UNHEARD_SECONDS = 10
+"""How long what was sent to a PostgreSQL server may go unacknowledged before the connection counts as lost."""
+
+
+class DatabaseDown(AfterwordError):
+    """The database cannot be asked or told anything at the moment; it may be later."""
+
+
+class Database:
+    """A pool of connections. Safe to use from several threads."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages: its path or its URL, without the password."""
+        url = self._engine.url
+        return str(url.database) if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+
+    @property
+    def dialect(self) -> str:
+        """`sqlite` or `postgresql`."""
+        return self._engine.dialect.name
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that only reads. Raises `DatabaseDown`."""
+        with _translating(self.name), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that writes, committed at the end unless an error leaves it. Raises `DatabaseDown`.
+
+        On SQLite it takes the write lock at its beginning: one that first reads and then finds the file changed
+        could not go on, and would not wait either.
+        """
+        with _translating(self.name), self._engine.connect() as connection:
+            connection.execution_options(sqlite_begin="BEGIN IMMEDIATE")
+            with connection.begin():
+                yield connection
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._engine.dispose()
+
+
+def open_database(where: Path | str) -> Database:
+    """The database at the path of a SQLite file (made if it is not there) or at a URL, its tables up to date.
+
+    Raises `ConfigurationError`.
+    """
+    url = _url(where)
+    engine = _sqlite(url) if url.get_backend_name() == "sqlite" else _postgresql(url)
+    database = Database(engine)
+    try:
+        if database.dialect == "sqlite":
+            _use_write_ahead_log(engine)
+        with database.writing() as connection:
+            upgrade(connection)
+    except (DatabaseDown, DBAPIError) as error:
+        database.close()
+        raise ConfigurationError(f"The database {database.name} cannot be opened: {_reason(error)}.") from error
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _url(where: Path | str) -> URL:
+    if isinstance(where, Path):
+        return URL.create("sqlite", database=str(where))
+    try:
+        url = make_url(where)
+    except (ArgumentError, ValueError):
+        raise ConfigurationError(
+            "database is a URL that cannot be read: it must be like postgresql://user:password@host:5432/name, with "
+            "special characters in the password written as %40 and so on."
+        ) from None
+    match url.drivername:
+        case "sqlite":
+            if url.database in (None, "", ":memory:"):
+                raise ConfigurationError("database is an SQLite URL without a file: name one, or say none.")
+            return url
+        case "postgres" | "postgresql" | "postgresql+psycopg":
+            return url.set(drivername="postgresql+psycopg")
+    raise ConfigurationError(
+        f"database is a URL of the kind {url.drivername!r}: it must be sqlite:///PATH or postgresql://HOST/NAME."
+    )
+
+
+def _postgresql(url: URL) -> Engine:
+    arguments = {
+        "connect_timeout": CONNECT_SECONDS,
+        "tcp_user_timeout": UNHEARD_SECONDS * 1000,
+        "application_name": "afterword",
+    }
+    given = {name: value for name, value in arguments.items() if name not in url.query}
+    return create_engine(url, pool_pre_ping=True, connect_args=given)
+
+
+def _sqlite(url: URL) -> Engine:
+    file = Path(str(url.database))
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # SQLite gives its side files the rights of the main one, so nothing of it is ever readable for others.
+        with suppress(FileExistsError):
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise ConfigurationError(
+            f"The database {file} cannot be made: {error.strerror}. Name another file with --database or "
+            "AFTERWORD_DATABASE, or say none to keep neither keys nor a ledger."
+        ) from error
+    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS})
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, record: object) -> None:  # noqa: ARG001 - the event's signature
+    # Python's module would otherwise begin transactions by itself, and none around changes of tables.
+    connection.isolation_level = None
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get("sqlite_begin", "BEGIN"))
+
+
+def _use_write_ahead_log(engine: Engine) -> None:
+    """Let readers and the one writer not wait for each other; the file remembers it.
+
+    SQLite does not wait for the moment alone that the change needs, so this does. Where the file system cannot do it
+    the file stays as it is, which works too.
+    """
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            with closing(engine.raw_connection()) as connection:
+                connection.cursor().execute("PRAGMA journal_mode = WAL")
+                return
+        except sqlite3.DatabaseError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise DatabaseDown(str(error)) from error
+            time.sleep(0.05)
+
+
+@contextmanager
+def _translating(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (OperationalError, sqlite3.OperationalError) as error:
+        raise DatabaseDown(f"The database {name} does not answer: {_reason(error)}.") from error
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise DatabaseDown(f"The connection to the database {name} was lost.") from error
+        raise
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of what the database itself said."""
+    origin: Any = error
+    while isinstance(origin, DatabaseDown | DBAPIError):
+        below = origin.orig if isinstance(origin, DBAPIError) else origin.__cause__
+        if below is None:
+            break
+        origin = below
+    lines = str(origin).strip().splitlines() or [type(origin).__name__]
+    return lines[0].rstrip(".")

@@ -1,0 +1,51 @@
+"""Brings a database to the newest shape of its tables.
+
+Of several processes that start at once one does the work, and the others wait for it.
+"""
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+
+from afterword.errors import ConfigurationError
+
+VERSION_TABLE = "afterword_version"
+"""A name of its own: the database may hold tables of a program that uses alembic too."""
+
+LOCK = 0x6166746572776F72
+"""Key of the advisory lock on PostgreSQL: the first eight letters of the program's name."""
+
+
+def upgrade(connection: Connection) -> None:
+    """Run the steps that are missing, inside the connection's transaction, which the caller commits.
+
+    On SQLite that transaction must be one that writes from its beginning; it is the lock. Raises `ConfigurationError`
+    if the database has seen a newer version of the program.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
+    config = _config(connection)
+    script = ScriptDirectory.from_config(config)
+    current = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
+    newest = script.get_current_head()
+    if current == newest:
+        return
+    if current is not None and current not in {step.revision for step in script.walk_revisions()}:
+        raise ConfigurationError(
+            f"The database was made by a newer version of this program: its tables are at step {current}, and this "
+            f"version knows the steps up to {newest}. Install that version, or name another database."
+        )
+    command.upgrade(config, "head")
+
+
+def _config(connection: Connection) -> Config:
+    config = Config()
+    # Percent signs stand for something in alembic's configuration.
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes.update(connection=connection, version_table=VERSION_TABLE)
+    return config
