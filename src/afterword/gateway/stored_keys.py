@@ -1,0 +1,121 @@
+"""Whose key it is, by the database: without blocking the event loop, and without asking the database every time.
+
+What is known of a key is asked for again after a second, so that one that was revoked elsewhere is refused within two.
+While the database is down, what was last known of a key goes on holding: nobody can revoke anything then.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+
+import structlog
+
+from afterword.errors import NotAuthenticated, NotPermitted
+from afterword.gateway.accounts import find_chargeable
+from afterword.gateway.database import Database, DatabaseDown
+from afterword.gateway.grant import Grant
+from afterword.gateway.key import id_of, matches
+from afterword.gateway.key_store import KeyRecord, find_key, has_keys, touch_key
+from afterword.gateway.recall import Recall
+from afterword.gateway.static import EVERYTHING, NO_KEY, WRONG_KEY, SingleKey
+
+N_THREADS = 2
+
+MAX_OFFERED = 4
+"""Keys that one request may carry: each costs a look-up, and no client sends more than one or two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The time, twice; tests set it."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+
+class StoredKeys:
+    """See `Keys`. The keys of a database, which it closes, and perhaps one from the configuration beside them."""
+
+    def __init__(
+        self, database: Database, *, static: SingleKey | None, open_until_first_key: bool, clock: Clock | None = None
+    ) -> None:
+        """`open_until_first_key`: while no key was ever made, everybody may do everything."""
+        self._database = database
+        self._static = static
+        self._may_be_open = static is None and open_until_first_key
+        self._clock = Clock() if clock is None else clock
+        self._threads = ThreadPoolExecutor(N_THREADS, thread_name_prefix="keys")
+        self._keys = Recall(partial(find_key, database), self._threads, self._clock.monotonic)
+        self._accounts = Recall(partial(find_chargeable, database), self._threads, self._clock.monotonic)
+        self._any_key = Recall(lambda _: has_keys(database), self._threads, self._clock.monotonic)
+
+    async def find(self, offered: Sequence[bytes], account: str | None) -> Grant:
+        """See `Keys`."""
+        if len(offered) > MAX_OFFERED:
+            raise NotAuthenticated(f"This request carries {len(offered)} API keys: it may carry {MAX_OFFERED} at most.")
+        if self._static is not None and self._static.matches(offered):
+            return await self._for_everything(account)
+        if self._may_be_open and not await self._any_key.of(""):
+            return EVERYTHING
+        # Once closed it stays closed, even if somebody should empty the table.
+        self._may_be_open = False
+        if not offered:
+            raise NotAuthenticated(NO_KEY)
+        good = [record for record in [await self._check(key) for key in offered] if record is not None]
+        if not good:
+            raise NotAuthenticated(WRONG_KEY)
+        self._note_use(good[0])
+        return _grant(good[0], account)
+
+    async def aclose(self) -> None:
+        """See `Keys`."""
+        await asyncio.to_thread(self._threads.shutdown)
+        self._database.close()
+
+    async def _for_everything(self, account: str | None) -> Grant:
+        """The static key's holder runs the server, and may charge whom they like."""
+        if account is None:
+            return EVERYTHING
+        charged = await self._accounts.of(account)
+        if charged is None:
+            raise NotPermitted(f"There is no account {account!r} on this server.")
+        return replace(EVERYTHING, account_id=charged.account_id)
+
+    async def _check(self, key: bytes) -> KeyRecord | None:
+        """The live record that `key` is right for."""
+        key_id = id_of(key)
+        record = None if key_id is None else await self._keys.of(key_id)
+        now = self._clock.now()
+        if record is None:
+            matches(key, None, None)
+            return None
+        has_previous = record.previous_until is not None and now < record.previous_until
+        is_right = matches(key, record.hash, record.previous_hash if has_previous else None)
+        return record if is_right and record.state(now) == "live" else None
+
+    def _note_use(self, record: KeyRecord) -> None:
+        """Write down that the key was used today, if that is news."""
+        today = self._clock.now().date()
+        if record.last_used is not None and record.last_used >= today:
+            return
+        self._keys.correct(record.id, replace(record, last_used=today))
+        self._threads.submit(self._touch, record.id)
+
+    def _touch(self, key_id: str) -> None:
+        try:
+            touch_key(self._database, key_id, self._clock.now().date())
+        except DatabaseDown as error:
+            structlog.get_logger().warning("a key's use was not noted", key=key_id, reason=str(error))
+
+
+def _grant(record: KeyRecord, account: str | None) -> Grant:
+    if account not in (None, record.account_id, record.account_name):
+        raise NotPermitted(
+            f"This API key charges the account {record.account_name!r} ({record.account_id}) and may not charge "
+            f"{account!r}."
+        )
+    return Grant(record.id, record.account_id, record.models, record.limits)
