@@ -21,6 +21,24 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "afterword"
 TREE_START, TREE_END = "<!-- tree: made by `make docs` -->", "<!-- end of tree -->"
 
+COMMANDS = (
+    "",
+    "serve",
+    "complete",
+    "score",
+    "models",
+    "keys",
+    "keys create",
+    "keys list",
+    "keys rotate",
+    "keys revoke",
+    "accounts create",
+    "accounts list",
+    "usage",
+    "usage prune",
+)
+"""Those whose help makes docs/cli.md."""
+
 LONGEST_LINE = 90
 """Characters of a file's description; a longer sentence is shown up to its first colon."""
 
@@ -92,7 +110,7 @@ def _row(setting: Setting) -> str:
 def command_line() -> str:
     """docs/cli.md."""
     pages = ["# Command line\n\nMade from the commands' own help by `make docs`.\n"]
-    for command in ("", "serve", "complete", "score", "models", "models export"):
+    for command in COMMANDS:
         arguments = [*command.split(), "--help"]
         shown = CliRunner().invoke(app, arguments, prog_name="afterword", env={"COLUMNS": "100"}, terminal_width=100)
         pages.append(f"## `{' '.join(['afterword', *command.split()])}`\n\n```text\n{shown.stdout.strip()}\n```\n")
@@ -121,7 +139,7 @@ def _tree_lines(files: list[Path]) -> Iterator[str]:
 
 
 def _line(name: str, described_by: Path, indent: str) -> str:
-    return f"{indent + name:<28}{_first_sentence(described_by)}".rstrip()
+    return f"{indent + name:<27} {_first_sentence(described_by)}".rstrip()
 
 
 def _first_sentence(path: Path) -> str:

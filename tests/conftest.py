@@ -8,10 +8,18 @@ from typing import Any
 import pytest
 import structlog
 from tests import live
-from tests.models.vllm import close_shared_core
 
 from afterword import logs
 from afterword.engine.echo import EchoEngine
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_data_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep servers and commands that tests start away from the keys and the ledger of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        patch.delenv("AFTERWORD_DATABASE", raising=False)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -34,11 +42,6 @@ async def echo() -> AsyncIterator[EchoEngine]:
 def run_server() -> Callable[[Any], AbstractContextManager[str]]:
     """See `tests.live.run_server`."""
     return live.run_server
-
-
-def pytest_sessionfinish() -> None:
-    """End the vLLM that tests shared, if any did."""
-    close_shared_core()
 
 
 def pytest_unconfigure() -> None:

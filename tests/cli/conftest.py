@@ -29,6 +29,7 @@ def afterword(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Afterword:
     """The program, run in an empty directory with none of the user's settings."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AFTERWORD_MODEL", "echo")
+    monkeypatch.setenv("AFTERWORD_DATABASE", str(tmp_path / "afterword.db"))
     for name in ("AFTERWORD_API_KEY", "AFTERWORD_CONFIG"):
         monkeypatch.delenv(name, raising=False)
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from afterword import __version__
+from afterword.cli import accounts, keys, usage
 from afterword.cli.cluster import remove
 from afterword.cli.complete import complete
-from afterword.cli.export import export
 from afterword.cli.models import models
 from afterword.cli.score import score
 from afterword.cli.serve import serve
@@ -59,14 +59,30 @@ def reporting(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for _command in (serve, complete, score):
+for _command in (serve, complete, score, models):
     app.command()(reporting(_command))
 
-_cluster = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The server on a Ray cluster.")
-_cluster.command()(reporting(remove))
-app.add_typer(_cluster, name="cluster")
 
-_models = typer.Typer(rich_markup_mode=None)
-_models.callback(invoke_without_command=True)(reporting(models))
-_models.command()(reporting(export))
-app.add_typer(_models, name="models")
+def _group(name: str, about: str, commands: dict[str, Callable[..., None]]) -> typer.Typer:
+    group = typer.Typer(name=name, help=about, rich_markup_mode=None, no_args_is_help=True)
+    for word, command in commands.items():
+        group.command(word)(reporting(command))
+    return group
+
+
+def _usage() -> typer.Typer:
+    """`usage` shows usage; only what changes it has a word of its own."""
+    group = typer.Typer(name="usage", rich_markup_mode=None)
+    group.command("prune")(reporting(usage.prune))
+    group.callback(invoke_without_command=True)(reporting(usage.show))
+    return group
+
+
+app.add_typer(
+    _group(
+        "keys", keys.ABOUT, {"create": keys.create, "list": keys.list_all, "rotate": keys.rotate, "revoke": keys.revoke}
+    )
+)
+app.add_typer(_group("accounts", accounts.ABOUT, {"create": accounts.create, "list": accounts.list_all}))
+app.add_typer(_usage())
+app.add_typer(_group("cluster", "The server on a Ray cluster.", {"remove": remove}))

@@ -1,16 +1,13 @@
 """`afterword models`: what the configuration would serve, read from the files' headers without loading a model."""
 
 import os
-import sys
 from collections.abc import Mapping
-from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
-import typer
-from rich.console import Console
 from rich.table import Table
 
+from afterword.cli.listing import print_table
 from afterword.cli.options import setting_options, with_options
 from afterword.config import load_config
 from afterword.defaults import ECHO
@@ -18,14 +15,8 @@ from afterword.gguf_header import read_header
 from afterword.loading.embedded import model_file
 from afterword.model_config import ModelConfig
 
-WIDTH_WITHOUT_TERMINAL = 240
-"""Columns where there is no terminal to ask: wide enough that paths stay whole for the next program."""
 
-
-_INVOCATION = Parameter("invocation", Parameter.KEYWORD_ONLY, annotation=typer.Context)
-
-
-@with_options(setting_options(["model"]), [_INVOCATION])
+@with_options(setting_options(["model"]))
 def models(values: Mapping[str, Any]) -> None:
     """List the models that the configuration names: the first is the default.
 
@@ -34,15 +25,12 @@ def models(values: Mapping[str, Any]) -> None:
       afterword models
       afterword models --config production.toml
       afterword models --model ~/models/mistral-7b.Q4_K_M.gguf
-      afterword models export smollm2-135m-instruct smollm2
     """
-    if values["invocation"].invoked_subcommand is not None:
-        return
     config = load_config(values, os.environ, Path.cwd())
     table = Table("Name", "Aliases", "File", "Size", "Trained context", "Infill", box=None, pad_edge=False)
     for model in config.models:
         table.add_row(*_row(model))
-    Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL).print(table)
+    print_table(table)
 
 
 def _row(model: ModelConfig) -> tuple[str, ...]:

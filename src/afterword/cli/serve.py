@@ -16,10 +16,10 @@ from afterword.api.protocol import HttpProtocol
 from afterword.api.settings import api_settings
 from afterword.cli.cluster import CLUSTER_OPTION, serve_on_cluster
 from afterword.cli.options import setting_options, with_options
-from afterword.config import Config, ServerConfig, check_exposure, load_config
+from afterword.config import Config, ServerConfig, load_config
 from afterword.defaults import SETTINGS
 from afterword.errors import ConfigurationError
-from afterword.gateway.opening import open_gateway
+from afterword.gateway.opening import check_gateway, open_gateway
 from afterword.loading.registry import load_registry
 from afterword.machine import resident_memory
 from afterword.models import Registry
@@ -43,8 +43,8 @@ def serve(values: Mapping[str, Any]) -> None:
       afterword serve --cluster auto --min-replicas 2 --max-replicas 8
     """
     config = load_config(values, os.environ, Path.cwd())
-    check_exposure(config.server, n_keys=0)
     logs.configure(config.server.log_format, config.server.log_level)
+    check_gateway(config)
     if values["cluster"] is not None:
         serve_on_cluster(config, values["cluster"])
         return

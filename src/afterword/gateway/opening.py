@@ -1,6 +1,10 @@
-"""Which gateway a server has: from the configuration to keys, limiter and ledger."""
+"""Which gateway a server has: from the configuration to keys, limiter and ledger.
 
-from afterword.config import Config
+What needs a database or Redis, or the libraries for limits, is imported only where it is configured: they take half a
+second to load each.
+"""
+
+from afterword.config import Config, check_exposure, is_loopback
 from afterword.gateway.base import Gateway, Limiter
 from afterword.gateway.static import NoLedger, OpenKeys, SingleKey
 from afterword.gateway.unlimited import Unlimited
@@ -14,14 +18,33 @@ def single_key_gateway(key: str) -> Gateway:
     return Gateway(SingleKey(key), Unlimited(), NoLedger())
 
 
+def check_gateway(config: Config) -> None:
+    """Bring the database up to date, and refuse to serve other machines without a key (SPEC section 7).
+
+    Raises `ConfigurationError`; to be called before anything that takes long.
+    """
+    n_keys = 0
+    if config.gateway.database is not None:
+        from afterword.gateway.storage import count_live_keys
+
+        n_keys = count_live_keys(config.gateway.database)
+    check_exposure(config.server, n_keys)
+
+
 def open_gateway(config: Config) -> Gateway:
-    """Who may use the server, as the configuration says."""
-    return OPEN if config.server.api_key is None else single_key_gateway(config.server.api_key)
+    """Who may use the server, as the configuration and the database say. Raises `ConfigurationError`."""
+    api_key, where = config.server.api_key, config.gateway.database
+    if where is None:
+        return OPEN if api_key is None else single_key_gateway(api_key)
+    from afterword.gateway.storage import open_storage
+
+    static = None if api_key is None else SingleKey(api_key)
+    keys, ledger = open_storage(where, static, open_until_first_key=is_loopback(config.server.host))
+    return Gateway(keys, open_limiter(config.gateway.redis), ledger)
 
 
 def open_limiter(redis: str | None) -> Limiter:
     """The limiter for keys that may have limits: shared through the Redis at that URL, None: this process alone."""
-    # Here and not above: the libraries take half a second to load, and servers without stored keys need none of them.
     if redis is None:
         from afterword.gateway.limiter import memory_limiter
 
