@@ -27,6 +27,7 @@ COMMANDS = (
     "complete",
     "score",
     "models",
+    "models export",
     "keys",
     "keys create",
     "keys list",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import structlog
 from tests import live
+from tests.models.vllm import close_shared_core
 
 from afterword import logs
 from afterword.engine.echo import EchoEngine
@@ -42,6 +43,11 @@ async def echo() -> AsyncIterator[EchoEngine]:
 def run_server() -> Callable[[Any], AbstractContextManager[str]]:
     """See `tests.live.run_server`."""
     return live.run_server
+
+
+def pytest_sessionfinish() -> None:
+    """End the vLLM that tests shared, if any did."""
+    close_shared_core()
 
 
 def pytest_unconfigure() -> None:

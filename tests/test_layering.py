@@ -12,7 +12,7 @@ IDS = [str(path.relative_to(PACKAGE)) for path in FILES]
 
 LAYERS = (
     {"errors", "kinds", "machine", "text"},
-    {"tokens", "gguf_header"},
+    {"tokens", "gguf_header", "export"},
     {"engine"},
     {"defaults"},
     {"tables"},
@@ -32,6 +32,11 @@ LAYERS = (
 
 HOMES = {
     "llama_cpp": ("engine/llama/binding.py",),
+    "vllm": ("engine/vllm/binding.py",),
+    "torch": ("engine/vllm/binding.py",),
+    "tokenizers": ("engine/vllm/vocabulary.py",),
+    "gguf": ("export/source.py",),
+    "safetensors": ("export/weights.py",),
     "fastapi": ("api/",),
     "starlette": ("api/",),
     "uvicorn": ("api/", "cli/serve.py"),

@@ -7,6 +7,7 @@ from typing import Protocol
 import pytest
 from tests.models.engines import open_tiny
 from tests.models.tiny import Tiny
+from tests.models.vllm import open_vllm
 
 from afterword.engine.base import Engine
 from afterword.engine.echo import EchoEngine
@@ -43,4 +44,5 @@ ENGINES = [
     pytest.param(open_echo, id="echo"),
     pytest.param(open_llama_f32, id="llama-f32"),
     pytest.param(open_llama_q8, id="llama-q8"),
+    pytest.param(open_vllm, id="vllm", marks=pytest.mark.vllm),
 ]

@@ -13,6 +13,7 @@ from afterword import __version__
 from afterword.cli import accounts, keys, usage
 from afterword.cli.cluster import remove
 from afterword.cli.complete import complete
+from afterword.cli.export import export
 from afterword.cli.models import models
 from afterword.cli.score import score
 from afterword.cli.serve import serve
@@ -59,7 +60,7 @@ def reporting(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for _command in (serve, complete, score, models):
+for _command in (serve, complete, score):
     app.command()(reporting(_command))
 
 
@@ -70,11 +71,12 @@ def _group(name: str, about: str, commands: dict[str, Callable[..., None]]) -> t
     return group
 
 
-def _usage() -> typer.Typer:
-    """`usage` shows usage; only what changes it has a word of its own."""
-    group = typer.Typer(name="usage", rich_markup_mode=None)
-    group.command("prune")(reporting(usage.prune))
-    group.callback(invoke_without_command=True)(reporting(usage.show))
+def _command_with(name: str, itself: Callable[..., None], below: dict[str, Callable[..., None]]) -> typer.Typer:
+    """A command that does something itself unless one of those below it is named; `itself` looks at its invocation."""
+    group = typer.Typer(name=name, rich_markup_mode=None)
+    group.callback(invoke_without_command=True)(reporting(itself))
+    for word, command in below.items():
+        group.command(word)(reporting(command))
     return group
 
 
@@ -84,5 +86,6 @@ app.add_typer(
     )
 )
 app.add_typer(_group("accounts", accounts.ABOUT, {"create": accounts.create, "list": accounts.list_all}))
-app.add_typer(_usage())
+app.add_typer(_command_with("models", models, {"export": export}))
+app.add_typer(_command_with("usage", usage.show, {"prune": usage.prune}))
 app.add_typer(_group("cluster", "The server on a Ray cluster.", {"remove": remove}))

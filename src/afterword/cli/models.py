@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from afterword.cli.listing import print_table
-from afterword.cli.options import setting_options, with_options
+from afterword.cli.options import invocation, setting_options, with_options
 from afterword.config import load_config
 from afterword.defaults import ECHO
 from afterword.gguf_header import read_header
@@ -16,7 +16,7 @@ from afterword.loading.embedded import model_file
 from afterword.model_config import ModelConfig
 
 
-@with_options(setting_options(["model"]))
+@with_options(setting_options(["model"]), [invocation()])
 def models(values: Mapping[str, Any]) -> None:
     """List the models that the configuration names: the first is the default.
 
@@ -25,7 +25,10 @@ def models(values: Mapping[str, Any]) -> None:
       afterword models
       afterword models --config production.toml
       afterword models --model ~/models/mistral-7b.Q4_K_M.gguf
+      afterword models export smollm2-135m-instruct smollm2
     """
+    if values["invocation"].invoked_subcommand is not None:
+        return
     config = load_config(values, os.environ, Path.cwd())
     table = Table("Name", "Aliases", "File", "Size", "Trained context", "Infill", box=None, pad_edge=False)
     for model in config.models:

@@ -76,9 +76,9 @@ def argument(name: str, takes: Any, about: str) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, annotation=Annotated[takes, described])
 
 
-def context() -> Parameter:
-    """Not an option: what typer knows of the call, under `context`, for a command that has commands below it."""
-    return Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+def invocation() -> Parameter:
+    """Not an option: what typer knows of the call, under `invocation`, for a command that has commands below it."""
+    return Parameter("invocation", Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
 
 def _parameter(option: Option) -> Parameter:

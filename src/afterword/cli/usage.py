@@ -8,7 +8,7 @@ import typer
 
 from afterword.cli.listing import FORMAT_OPTION, format_of, print_rows
 from afterword.cli.moments import past
-from afterword.cli.options import Option, context, with_options
+from afterword.cli.options import Option, invocation, with_options
 from afterword.cli.storage import DATABASE_OPTIONS, opened
 from afterword.errors import ConfigurationError
 from afterword.gateway.usage import DIMENSIONS, Dimension, UsageSum, group_names, prune_usage, sum_usage
@@ -25,7 +25,7 @@ BEFORE = Option(
 )
 
 
-@with_options([BY, SINCE, UNTIL, FORMAT_OPTION, *DATABASE_OPTIONS], [context()])
+@with_options([BY, SINCE, UNTIL, FORMAT_OPTION, *DATABASE_OPTIONS], [invocation()])
 def show(values: Mapping[str, Any]) -> None:
     """What was used: the requests and tokens of the ledger, added up.
 
@@ -38,7 +38,7 @@ def show(values: Mapping[str, Any]) -> None:
       afterword usage --by account,model --since 2026-11-01 --until 2026-12-01
       afterword usage --by key --since 7d --format csv
     """
-    if values["context"].invoked_subcommand is not None:
+    if values["invocation"].invoked_subcommand is not None:
         return
     now = datetime.now(UTC)
     form = format_of(values["format"])

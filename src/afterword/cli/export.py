@@ -1,0 +1,44 @@
+"""`afterword models export`: a GGUF model as a directory that vLLM and the Hugging Face libraries read."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from afterword.cli.options import CONFIG_OPTION, Option, argument, with_options
+from afterword.config import load_config
+from afterword.errors import ConfigurationError
+from afterword.loading.embedded import model_file
+
+DTYPES = ("bfloat16", "float16", "float32")
+"""The first is the default."""
+
+
+@with_options(
+    [
+        Option("dtype", ("--dtype",), str, f"Type of the weights: {', '.join(DTYPES)}. [default: {DTYPES[0]}]", "TYPE"),
+        CONFIG_OPTION,
+    ],
+    [argument("name", str, "A configured model, or the path of a GGUF file."), argument("directory", str, "Where to.")],
+)
+def export(values: Mapping[str, Any]) -> None:
+    """Write a model's configuration, tokenizer and weights for vLLM, which does not read GGUF.
+
+    Quantised weights become the numbers they stand for. Nothing is overwritten.
+
+    \b
+    Example:
+      afterword models export smollm2-135m-instruct smollm2
+    """
+    dtype = DTYPES[0] if values["dtype"] is None else values["dtype"]
+    if dtype not in DTYPES:
+        raise ConfigurationError(f"--dtype is {dtype!r}: it must be one of {', '.join(DTYPES)}.")
+    config = load_config({"config": values["config"], "model": values["name"]}, os.environ, Path.cwd())
+    file = model_file(config.models[0].path)
+    try:
+        from afterword.export.export import export_model
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"Exporting needs the Python package {error.name}, which is not installed: install afterword[vllm]."
+        ) from None
+    export_model(file, Path(values["directory"]).expanduser(), dtype)

@@ -1,0 +1,232 @@
+"""vLLM's asynchronous engine on a thread and an event loop of its own. The only file that imports vLLM.
+
+Everything of vLLM's that crosses this file's border is turned into this package's own types here. Importing it takes
+seconds and loads torch, so it is imported only when a model of this kind is loaded.
+"""
+
+import asyncio
+import itertools
+import threading
+from collections.abc import AsyncGenerator, Mapping
+from concurrent.futures import Future
+from dataclasses import fields
+from typing import Any
+
+import torch
+import vllm
+from vllm import SamplingParams
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.exceptions import VLLMClientError
+from vllm.inputs import tokens_input
+from vllm.logprobs import FlatLogprobs
+from vllm.outputs import CompletionOutput, RequestOutput
+from vllm.sampling_params import RequestOutputKind
+from vllm.v1.engine.async_llm import AsyncLLM
+
+from afterword.engine.vllm.core import NewToken, Step
+from afterword.engine.vllm.facts import ModelFacts, TokenizerFacts
+from afterword.engine.vllm.plan import Plan
+from afterword.engine.vllm.scores import prompt_scores, sampled
+from afterword.errors import ConfigurationError, EngineFailed, InvalidRequest
+
+START_SECONDS = 3600
+"""Longest start that is waited for; large models load for many minutes."""
+
+
+def known_options() -> frozenset[str]:
+    """The names of all arguments of vLLM's engine."""
+    return frozenset(field.name for field in fields(AsyncEngineArgs))
+
+
+class VllmCore:
+    """A `Core` over an `AsyncLLM`; see there for what may be called from where."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """Start vLLM; minutes. `options`: arguments of its engine. Raises `ConfigurationError`."""
+        self.loop = asyncio.new_event_loop()
+        self._numbers = itertools.count()
+        self._steps = _Steps()
+        self._closing = threading.Lock()
+        self._thread = threading.Thread(target=self._serve, name="afterword-vllm", daemon=True)
+        self._thread.start()
+        started: Future[AsyncLLM] = asyncio.run_coroutine_threadsafe(_start(options, self._steps), self.loop)
+        try:
+            self._engine = started.result(START_SECONDS)
+        except BaseException as error:
+            self._end_loop()
+            if isinstance(error, Exception):
+                reason = " ".join(str(error).split()) or type(error).__name__
+                raise ConfigurationError(f"vLLM cannot load {options['model']}: {reason}") from error
+            raise
+        self.facts = _facts(self._engine)
+
+    @property
+    def is_dead(self) -> bool:
+        """See `Core.is_dead`."""
+        return self.loop.is_closed() or bool(self._engine.errored)
+
+    @property
+    def n_steps(self) -> int:
+        """See `Core.n_steps`."""
+        return self._steps.n
+
+    async def sample(self, plan: Plan) -> AsyncGenerator[Step, None]:
+        """See `Core.sample`."""
+        outputs = self._engine.generate(tokens_input(list(plan.prompt)), _params(plan), f"{next(self._numbers)}")
+        try:
+            async for output in outputs:
+                yield _step(output, plan)
+        except VLLMClientError as error:
+            raise InvalidRequest(str(error.args[0]), param=getattr(error, "parameter", None)) from error
+        except GeneratorExit:
+            raise
+        except Exception as error:
+            raise EngineFailed("The engine failed; the server's log has the cause.") from error
+        finally:
+            # Tells vLLM to stop, unless it has ended.
+            await outputs.aclose()
+
+    def close(self) -> None:
+        """See `Core.close`."""
+        with self._closing:
+            if not self.loop.is_closed():
+                asyncio.run_coroutine_threadsafe(_shut_down(self._engine), self.loop).result()
+                self._end_loop()
+                # Its destructor shuts down once more, which at the end of the program would find nothing left.
+                del self._engine
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def _end_loop(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
+class _Steps:
+    """Counts vLLM's forward passes, as a listener to its statistics. Having one makes vLLM time its requests, too."""
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def record(self, scheduler_stats: object, iteration_stats: object, **more: object) -> None:  # noqa: ARG002
+        """Called after each pass, and without `scheduler_stats` now and then."""
+        self.n += scheduler_stats is not None
+
+    def log_engine_initialized(self) -> None:
+        """A part of the interface that says nothing to us, like the two below."""
+
+    def log(self) -> None:
+        """Called at intervals."""
+
+    def record_sleep_state(self, is_awake: int, level: int) -> None:
+        """Called when weights are unloaded, which is not done here."""
+
+
+async def _start(options: Mapping[str, Any], steps: _Steps) -> AsyncLLM:
+    """On the loop that vLLM shall be bound to, which this blocks."""
+    return AsyncLLM.from_engine_args(AsyncEngineArgs(**options), stat_loggers=[lambda *_: steps])
+
+
+async def _shut_down(engine: AsyncLLM) -> None:
+    engine.shutdown()
+    # Tasks that it cancelled get the turn in which they end.
+    await asyncio.sleep(0)
+
+
+def _params(plan: Plan) -> SamplingParams:
+    return SamplingParams(
+        max_tokens=plan.max_tokens,
+        min_tokens=plan.min_tokens,
+        # What ends a text is in the plan; vLLM's own idea of it must not come on top.
+        ignore_eos=True,
+        stop_token_ids=sorted(plan.end_ids),
+        temperature=plan.temperature,
+        top_p=plan.top_p,
+        top_k=plan.top_k,
+        min_p=plan.min_p,
+        frequency_penalty=plan.frequency_penalty,
+        presence_penalty=plan.presence_penalty,
+        repetition_penalty=plan.repetition_penalty,
+        logit_bias=dict(plan.bias) or None,
+        allowed_token_ids=None if plan.allowed is None else list(plan.allowed),
+        seed=plan.seed,
+        logprobs=plan.logprobs,
+        prompt_logprobs=plan.prompt_logprobs,
+        flat_logprobs=True,
+        detokenize=False,
+        output_kind=RequestOutputKind.DELTA,
+    )
+
+
+def _step(output: RequestOutput, plan: Plan) -> Step:
+    scores, times = None, output.metrics
+    if plan.prompt_logprobs is not None and output.prompt_logprobs:
+        flat = output.prompt_logprobs
+        scores = prompt_scores(flat.token_ids, flat.logprobs, len(plan.prompt) - 1, plan.prompt_logprobs)
+    waited = 0.0 if times is None else max(times.scheduled_ts - times.queued_ts, 0.0)
+    return Step(_tokens(output.outputs[0], plan.logprobs), output.num_cached_tokens or 0, scores, waited)
+
+
+def _tokens(output: CompletionOutput, k: int | None) -> tuple[NewToken, ...]:
+    if k is None:
+        return tuple(NewToken(token, None, ()) for token in output.token_ids)
+    flat = output.logprobs
+    assert isinstance(flat, FlatLogprobs), "asked for in this form"
+    places = [slice(*ends) for ends in zip(flat.start_indices, flat.end_indices, strict=True)]
+    return tuple(
+        NewToken(token, *sampled(flat.token_ids[place], flat.logprobs[place], k))
+        for token, place in zip(output.token_ids, places, strict=True)
+    )
+
+
+def _facts(engine: AsyncLLM) -> ModelFacts:
+    config = engine.vllm_config
+    model, parallel = config.model_config, config.parallel_config
+    n_vocab = int(model.get_vocab_size())
+    return ModelFacts(
+        max_model_len=int(model.max_model_len),
+        n_vocab=n_vocab,
+        n_streams=int(config.scheduler_config.max_num_seqs),
+        max_logprobs=n_vocab if model.max_logprobs == -1 else min(int(model.max_logprobs), n_vocab),
+        prefix_cache=bool(config.cache_config.enable_prefix_caching),
+        new_runner=bool(config.use_v2_model_runner),
+        identity=(
+            f"vllm {vllm.__version__}",
+            f"torch {torch.__version__}",
+            f"{model.dtype} {model.quantization} {config.cache_config.cache_dtype}",
+            f"{parallel.tensor_parallel_size} {parallel.pipeline_parallel_size} {config.device_config.device_type}",
+            f"{getattr(model.hf_config, '_commit_hash', None)}",
+        ),
+        dtype=str(model.dtype).removeprefix("torch."),
+        tokenizer=_tokenizer_facts(engine),
+    )
+
+
+def _tokenizer_facts(engine: AsyncLLM) -> TokenizerFacts:
+    tokenizer, model = engine.get_tokenizer(), engine.vllm_config.model_config
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ConfigurationError(
+            f"The tokenizer of {model.model} is a {type(tokenizer).__name__}, whose tokens cannot be told byte by "
+            "byte: models with a tokenizer.json are served."
+        )
+    template = getattr(tokenizer, "chat_template", None)
+    return TokenizerFacts(
+        serialized=backend.to_str(),
+        name=type(tokenizer).__name__.removeprefix("Cached"),
+        bos_id=tokenizer.bos_token_id,
+        eos_id=tokenizer.eos_token_id,
+        pad_id=tokenizer.pad_token_id,
+        end_ids=_ids(model.try_get_generation_config().get("eos_token_id"))
+        | _ids(getattr(model.hf_text_config, "eos_token_id", None)),
+        chat_template=template if isinstance(template, str) else None,
+    )
+
+
+def _ids(written: object) -> frozenset[int]:
+    """Token ids that a configuration writes as one, several or none."""
+    values = written if isinstance(written, list) else [written]
+    return frozenset(value for value in values if isinstance(value, int))

@@ -1,0 +1,59 @@
+"""What the engine needs of vLLM, in this package's words. Knows no vLLM, so the engine runs over a fake in tests."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Protocol
+
+from afterword.engine.events import PromptScores
+from afterword.engine.vllm.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A sampled token; `logprob` and `top` as in `SampledToken`, None and empty if the plan asks for none."""
+
+    id: int
+    logprob: float | None
+    top: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What vLLM says of one candidate at a time: tokens since the last step."""
+
+    tokens: tuple[NewToken, ...]
+    n_cached: int
+    """Prompt tokens found in its prefix cache."""
+    scores: PromptScores | None
+    """In the first step, if the plan asks for them."""
+    queue_seconds: float
+    """How long the candidate waited before it ran."""
+
+
+class Core(Protocol):
+    """A running vLLM on an event loop of its own."""
+
+    loop: asyncio.AbstractEventLoop
+    """Where `sample` is called."""
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether vLLM has broken for good; any thread."""
+        ...
+
+    @property
+    def n_steps(self) -> int:
+        """Forward passes so far; any thread."""
+        ...
+
+    def sample(self, plan: Plan) -> AsyncGenerator[Step, None]:
+        """Run one candidate to its end. Closing the generator aborts it.
+
+        Raises `InvalidRequest` if vLLM refuses the plan, `EngineFailed` if it breaks.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free the model and end the loop; blocks for seconds. Any thread but the loop's; again changes nothing."""
+        ...

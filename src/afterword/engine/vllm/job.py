@@ -1,0 +1,124 @@
+"""One prompt on its way through vLLM: its candidates, each a request of its own, and what is said of them.
+
+Everything here runs on the core's loop. Owns the order of the events; must not know where they are read.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from afterword.engine.candidate import Candidate, new_candidates
+from afterword.engine.events import Event, PromptDone
+from afterword.engine.request import GenerationRequest
+from afterword.engine.vllm.core import Core, Step
+from afterword.engine.vllm.plan import Plan
+from afterword.errors import EngineFailed
+from afterword.tokens import Tokenizer
+
+
+@dataclass(slots=True)
+class Counts:
+    """Running totals of an engine; written on the core's loop alone, read from anywhere."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    cancelled: int = 0
+    queue_seconds: float = 0.0
+
+
+_WAIT_MEMORY = 0.9
+"""Weight of the past in the average waiting time."""
+
+
+class Job:
+    """One prompt's candidates. `post` takes its events, `release` a number of sequences that have ended."""
+
+    def __init__(
+        self,
+        request: GenerationRequest,
+        plans: Sequence[Plan],
+        tokenizer: Tokenizer,
+        *,
+        post: Callable[[Sequence[Event]], None],
+        release: Callable[[int], None],
+    ) -> None:
+        self.n_unfinished = request.n_candidates
+        """Sequences that have not been released."""
+        self._request = request
+        self._plans = plans
+        self._candidates = new_candidates(request, tokenizer)
+        self._post = post
+        self._release = release
+        self._prompt_done = asyncio.Event()
+
+    async def run(self, core: Core, counts: Counts) -> None:
+        """Complete every candidate. Raises what `Core.sample` raises; then some are left unfinished."""
+        # A prompt that nothing is sampled for is computed once, whatever the number of candidates.
+        plans = self._plans if self._request.max_tokens > 0 else self._plans[:1]
+        tasks = [
+            asyncio.create_task(self._follow(core, counts, plan, candidate))
+            for plan, candidate in zip(plans, self._candidates, strict=False)
+        ]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            # Until the last has told vLLM to stop, nothing of this prompt may be forgotten.
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def end(self, index: int) -> None:
+        """See `Generation.end`. vLLM is told when it next says something of the candidate."""
+        candidate = self._candidates[index]
+        if not candidate.finished:
+            self._post(candidate.end())
+            self._ended(1)
+
+    async def _follow(self, core: Core, counts: Counts, plan: Plan, candidate: Candidate) -> None:
+        is_first = True
+        async with aclosing(core.sample(plan)) as steps:
+            async for step in steps:
+                if is_first:
+                    is_first = False
+                    counts.queue_seconds = _WAIT_MEMORY * counts.queue_seconds + (1 - _WAIT_MEMORY) * step.queue_seconds
+                    await self._tell_of_prompt(counts, step, candidate)
+                if self._request.max_tokens == 0:
+                    self._finish_empty()
+                    return
+                if candidate.finished:
+                    return  # ended from outside, and released there
+                self._accept(counts, step, candidate)
+                if candidate.finished:
+                    self._ended(1)
+                    return
+        raise EngineFailed("vLLM ended a completion before its end.")
+
+    async def _tell_of_prompt(self, counts: Counts, step: Step, candidate: Candidate) -> None:
+        """The first candidate speaks for the prompt; the others hold their tongue until it has."""
+        if candidate.index > 0:
+            await self._prompt_done.wait()
+            return
+        counts.prompt_tokens += len(self._request.prompt)
+        counts.cached_tokens += step.n_cached
+        self._post([PromptDone(step.n_cached, step.scores)])
+        self._prompt_done.set()
+
+    def _accept(self, counts: Counts, step: Step, candidate: Candidate) -> None:
+        n_before = candidate.n_tokens
+        events: list[Event] = []
+        for token in step.tokens:
+            events += candidate.accept(token.id, token.logprob, token.top)
+            if candidate.finished:
+                break
+        counts.completion_tokens += candidate.n_tokens - n_before
+        self._post(events)
+
+    def _finish_empty(self) -> None:
+        self._post([candidate.finish_empty() for candidate in self._candidates])
+        self._ended(self.n_unfinished)
+
+    def _ended(self, n_sequences: int) -> None:
+        self.n_unfinished -= n_sequences
+        self._release(n_sequences)

@@ -1,0 +1,171 @@
+"""From a model's directory to a running vLLM engine: start, warm up, name. Says no in one sentence when it cannot."""
+
+import asyncio
+import difflib
+import os
+from collections.abc import Iterable
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from afterword.engine.base import Capabilities
+from afterword.engine.llama.identity import Notebook, file_hash, fingerprint
+from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.vllm.core import Core
+from afterword.engine.vllm.engine import VllmEngine
+from afterword.engine.vllm.facts import ModelFacts
+from afterword.engine.vllm.plan import Limits, plan_of
+from afterword.engine.vllm.settings import VllmSettings
+from afterword.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from afterword.engine.vllm.binding import VllmCore
+
+
+class LoadedCore(Core, Protocol):
+    """A core that knows its model."""
+
+    facts: ModelFacts
+
+
+MAX_LOGPROBS = 1000
+"""Likeliest tokens an answer can list for each token, unless `max_logprobs` says otherwise."""
+
+ENVIRONMENT = {
+    # Nothing of what a self-hosted server does is anybody else's business.
+    "VLLM_NO_USAGE_STATS": "1",
+    # Forking a process that has threads, as this one does, may lock it up.
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+}
+"""Variables that vLLM reads, set unless they are set already."""
+
+OWNED = {
+    "model": "it is the model's path",
+    "logprobs_mode": "log-probabilities are always those of the raw logits",
+    "disable_log_stats": "vLLM's own statistics are never logged",
+    "skip_tokenizer_init": "the tokenizer is needed",
+    "runner": "only text is generated",
+}
+"""Arguments of vLLM's engine that `options` may not set, and why."""
+
+_TABLE_SIZE, _END_TABLE_SIZE = 1024, 128
+"""Tokens that a request's bias and its ends may name on vLLM's second model runner."""
+
+
+def load_engine(settings: VllmSettings, cache_dir: Path) -> VllmEngine:
+    """Start vLLM and complete a first prompt; minutes. `cache_dir`: where hashes of files are remembered.
+
+    Raises `ConfigurationError` if vLLM is not installed, an option is wrong, or the model cannot be loaded.
+    """
+    core = start_core(settings)
+    try:
+        return engine_over(core, settings, cache_dir)
+    except BaseException:
+        core.close()
+        raise
+
+
+def start_core(settings: VllmSettings) -> "VllmCore":
+    """vLLM itself, running and warm. Raises `ConfigurationError`."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        from afterword.engine.vllm.binding import VllmCore, known_options
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"The model {settings.model} needs the Python package {error.name}, which is not installed: "
+            "install afterword[vllm]."
+        ) from error
+    _check_options(settings.options, known_options())
+    core = VllmCore(engine_options(settings))
+    try:
+        _warm_up(core)
+    except BaseException:
+        core.close()
+        raise
+    return core
+
+
+def engine_over(core: LoadedCore, settings: VllmSettings, cache_dir: Path) -> VllmEngine:
+    """An engine over a running vLLM."""
+    # Not above: the library behind it comes with vLLM.
+    from afterword.engine.vllm.vocabulary import HfVocabulary
+
+    facts = core.facts
+    return VllmEngine(
+        core,
+        HfVocabulary(facts.tokenizer, facts.n_vocab),
+        Capabilities(
+            # vLLM samples at least one token, so a prompt that is only scored leaves room for one.
+            context=facts.max_model_len - 1,
+            max_logprobs=facts.max_logprobs,
+            reproducible=False,
+            prefix_cache=facts.prefix_cache,
+            n_streams=facts.n_streams,
+        ),
+        _fingerprint(facts, settings, cache_dir),
+        limits_of(facts),
+        max_waiting=settings.max_waiting,
+    )
+
+
+def limits_of(facts: ModelFacts) -> Limits:
+    """How much a request may name."""
+    if facts.new_runner:
+        return Limits(facts.n_vocab, max_listed=_TABLE_SIZE, max_end_ids=_END_TABLE_SIZE)
+    return Limits(facts.n_vocab, max_listed=None, max_end_ids=None)
+
+
+def engine_options(settings: VllmSettings) -> dict[str, object]:
+    """The arguments of vLLM's engine."""
+    # One token more than promised: see `Capabilities.context` above.
+    context = {} if settings.context is None else {"max_model_len": settings.context + 1}
+    always = {
+        "model": settings.model,
+        "runner": "generate",
+        "logprobs_mode": "raw_logprobs",
+        "disable_log_stats": True,
+    }
+    return {"max_logprobs": MAX_LOGPROBS, **context, **settings.options, **always}
+
+
+def _check_options(options: Iterable[str], known: frozenset[str]) -> None:
+    for name in options:
+        if name in OWNED:
+            raise ConfigurationError(f"options of a vLLM model may not hold {name!r}: {OWNED[name]}.")
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else "."
+            raise ConfigurationError(f"vLLM's engine has no argument {name!r}, which options of a model holds{hint}")
+
+
+def _warm_up(core: LoadedCore) -> None:
+    """Complete a prompt with everything that vLLM compiles on first use, so that no client waits for it."""
+    request = GenerationRequest(
+        prompt=(0, 0),
+        n_candidates=1,
+        max_tokens=2,
+        sampling=Sampling(top_p=0.9, top_k=50),
+        seed=0,
+        reproducible=False,
+        logprobs=1,
+        prompt_logprobs=1,
+    )
+
+    async def complete() -> None:
+        async with aclosing(core.sample(plan_of(request, 0, limits_of(core.facts)))) as steps:
+            async for _ in steps:
+                pass
+
+    asyncio.run_coroutine_threadsafe(complete(), core.loop).result()
+
+
+def _fingerprint(facts: ModelFacts, settings: VllmSettings, cache_dir: Path) -> str:
+    """SPEC section 3, over the model's files where they are known and the options that were given."""
+    directory = Path(settings.model)
+    files = sorted(file for file in directory.iterdir() if file.is_file()) if directory.is_dir() else []
+    notebook = Notebook(cache_dir)
+    hashes = [f"{file.name} {file_hash(file, notebook)}" for file in files]
+    options = sorted((name, repr(value)) for name, value in settings.options.items())
+    return fingerprint("vllm", settings.model if not files else hashes, facts.identity, facts.max_model_len, options)

@@ -1,0 +1,64 @@
+"""A core that says what it is told to, token by token, and remembers what it was asked."""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+
+from afterword.engine.vllm.core import NewToken, Step
+from afterword.engine.vllm.plan import Plan
+
+
+class FakeCore:
+    """A `Core` that repeats the tokens of `words`, `at_once` in a step, until the plan's end."""
+
+    def __init__(
+        self,
+        words: Sequence[int] = b"abc",
+        *,
+        at_once: int = 1,
+        n_missing: int = 0,
+        error: Exception | None = None,
+    ) -> None:
+        """`n_missing`: tokens that never come. `error`: raised after the first token."""
+        self.loop = asyncio.new_event_loop()
+        self.is_dead = False
+        self.n_steps = 0
+        self.asked: list[Plan] = []
+        self.n_open = 0
+        """Candidates being sampled."""
+        self.hold: Callable[[Plan], bool] = lambda _: False
+        """Plans that never get anywhere."""
+        self._words = words
+        self._at_once = at_once
+        self._n_missing = n_missing
+        self._error = error
+        self._thread = threading.Thread(target=self.loop.run_forever)
+        self._thread.start()
+
+    async def sample(self, plan: Plan) -> AsyncGenerator[Step, None]:
+        self.asked.append(plan)
+        self.n_open += 1
+        try:
+            if self.hold(plan):
+                await asyncio.Event().wait()
+            for tokens in self._steps(plan):
+                await asyncio.sleep(0)
+                self.n_steps += 1
+                yield Step(tokens, n_cached=1, scores=None, queue_seconds=0.0)
+            if self._error is not None:
+                raise self._error
+        finally:
+            self.n_open -= 1
+
+    def close(self) -> None:
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join()
+            self.loop.close()
+
+    def _steps(self, plan: Plan) -> Iterator[tuple[NewToken, ...]]:
+        n_tokens = plan.max_tokens - self._n_missing if self._error is None else 1
+        logprob = None if plan.logprobs is None else -1.0
+        tokens = [NewToken(self._words[i % len(self._words)], logprob, ()) for i in range(n_tokens)]
+        for start in range(0, n_tokens, self._at_once):
+            yield tuple(tokens[start : start + self._at_once])
