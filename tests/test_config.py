@@ -7,7 +7,7 @@ import pytest
 
 from afterword.config import Config, check_exposure, is_loopback, load_config
 from afterword.errors import ConfigurationError
-from afterword.kinds import Share
+from afterword.kinds import FunctionName, Share
 from afterword.model_config import ModelConfig
 
 NAME = "smollm2-135m-instruct"
@@ -266,6 +266,15 @@ def test_redis_is_none_or_a_url_that_no_message_shows(tmp_path: Path) -> None:
         "AFTERWORD_REDIS is not usable: it must be a URL such as redis://user:password@host:6379/0, rediss://host or "
         "unix:///path/to/socket."
     )
+
+
+def test_a_content_filter_is_a_file_beside_the_configuration_or_a_function(tmp_path: Path) -> None:
+    assert load(tmp_path).server.content_filter is None
+    assert load(tmp_path, content_filter="list.txt").server.content_filter == Path("list.txt")
+    in_file = load(tmp_path, '[server]\ncontent_filter = "list.txt"').server.content_filter
+    assert in_file == tmp_path / "list.txt"
+    function = load(tmp_path, '[server]\ncontent_filter = "policy:judge"').server.content_filter
+    assert function == FunctionName("policy", "judge")
 
 
 def test_a_database_s_path_in_a_file_is_relative_to_it(tmp_path: Path) -> None:

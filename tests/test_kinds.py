@@ -9,6 +9,8 @@ from afterword.kinds import (
     Choice,
     Database,
     Directory,
+    FileOrFunction,
+    FunctionName,
     InfillTemplate,
     Integer,
     Kind,
@@ -41,6 +43,10 @@ from afterword.kinds import (
         (Memory(), "100%", Share(1.0)),
         (Directory(), "/a/b", Path("/a/b")),
         (InfillTemplate(), "{suffix}{prefix}", "{suffix}{prefix}"),
+        (FileOrFunction(), "words.txt", Path("words.txt")),
+        (FileOrFunction(), "a.b_c:judge", FunctionName("a.b_c", "judge")),
+        (FileOrFunction(), "./a:judge", Path("./a:judge")),
+        (FileOrFunction(), "a b:judge", Path("a b:judge")),
     ],
     ids=str,
 )
@@ -77,6 +83,7 @@ def test_text_becomes_a_value(kind: Kind, text: str, value: object) -> None:
         (RedisUrl(), "redis://host:port"),
         (RedisUrl(), "redis://host:99999"),
         (RedisUrl(), "unix://"),
+        (FileOrFunction(), " "),
     ],
     ids=str,
 )

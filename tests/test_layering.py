@@ -45,6 +45,7 @@ HOMES = {
     "pydantic": ("completions/",),
     "prometheus_client": ("metrics.py", "cluster/metrics.py"),
     "ray": ("cluster/",),
+    "regex": ("completions/filter/",),
     "sqlalchemy": ("gateway/",),
     "alembic": ("gateway/",),
     "psycopg": ("gateway/",),

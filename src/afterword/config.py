@@ -14,7 +14,7 @@ from typing import Any, Literal
 from afterword.defaults import SECTIONS, SETTINGS, Setting
 from afterword.engine.llama.settings import Layout
 from afterword.errors import ConfigurationError
-from afterword.kinds import NO_DATABASE, Kind, Share
+from afterword.kinds import NO_DATABASE, FunctionName, Kind, Share
 from afterword.model_config import Common, ModelConfig, check_names, read_models, select_model
 from afterword.tables import File, check_keys, refusal
 
@@ -37,6 +37,7 @@ class ServerConfig:
     max_candidates: int
     max_body_bytes: int
     cors_origins: tuple[str, ...]
+    content_filter: Path | FunctionName | None
     log_format: Literal["console", "json"]
     log_level: str
 

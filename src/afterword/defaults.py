@@ -13,6 +13,7 @@ from afterword.kinds import (
     Choice,
     Database,
     Directory,
+    FileOrFunction,
     InfillTemplate,
     Integer,
     Kind,
@@ -97,6 +98,14 @@ SETTINGS = (
     Setting("server", "max_candidates", Integer(1), 2048, "Most candidates (prompts times best_of) in one request."),
     Setting("server", "max_body_bytes", Bytes(), 32 * 2**20, "Largest request body, also once inflated.", "32MiB"),
     Setting("server", "cors_origins", Texts(), ("*",), "Web origins that may call the server from a browser.", "*"),
+    Setting(
+        "server",
+        "content_filter",
+        FileOrFunction(),
+        None,
+        "List of words and patterns, or Python function, that ends completions; see docs/filter.md.",
+        "none",
+    ),
     Setting("server", "log_format", Choice(("console", "json")), "console", "How log lines are written to stderr."),
     Setting("server", "log_level", Choice(("debug", "info", "warning", "error")), "info", "Least severe lines to log."),
     Setting(

@@ -9,6 +9,7 @@
     ├── LimitExceeded         the key has used up what it may; carries when to come back         429
     ├── Overloaded            the waiting room is full; carries when to come back                503
     ├── EngineFailed          the engine broke; the cause stays in the log                       500
+    ├── FilterFailed          the operator's content filter broke; the cause stays in the log    500
     └── ConfigurationError    a setting or a model file is wrong; ends the program at start
 
 Nothing here knows HTTP: `api/errors.py` maps the tree to status codes and bodies, once.
@@ -90,6 +91,10 @@ class Overloaded(AfterwordError):
 
 class EngineFailed(AfterwordError):
     """The engine could not finish. The message says nothing of the cause; `__cause__` does."""
+
+
+class FilterFailed(AfterwordError):
+    """The operator's content filter could not judge a completion, so it is not sent. `__cause__` says why."""
 
 
 class ConfigurationError(AfterwordError):

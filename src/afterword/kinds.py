@@ -288,3 +288,30 @@ class Database:
         """See `Kind`. Which URLs will do is for who opens them to say."""
         text = Text().check(value)
         return text if text == NO_DATABASE or "://" in text else Path(text).expanduser()
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionName:
+    """A Python function, by the names of its module and its own."""
+
+    module: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileOrFunction:
+    """The path of a file, or a Python function written `module:function`."""
+
+    label: str = "the path of a file, or a Python function written module:function"
+
+    def parse(self, text: str) -> Path | FunctionName:
+        """See `Kind`."""
+        return self.check(text)
+
+    def check(self, value: object) -> Path | FunctionName:
+        """See `Kind`. A file whose path looks like a function can be written with `./` in front."""
+        text = Text().check(value)
+        module, _, name = text.partition(":")
+        if name.isidentifier() and all(part.isidentifier() for part in module.split(".")):
+            return FunctionName(module, name)
+        return Path(text).expanduser()

@@ -12,6 +12,8 @@ from typing import Literal, TextIO, cast
 
 import structlog
 
+from afterword.completions.filter.screen import Hit
+
 LogFormat = Literal["console", "json"]
 
 
@@ -126,6 +128,20 @@ def log_request(record: RequestRecord) -> None:
             "user": completion.user,
         }
     structlog.get_logger("afterword.requests").info("request", **facts)
+
+
+def log_flagged(hit: Hit) -> None:
+    """Write that the content filter has ended a completion: who asked for it and which rule, never the text."""
+    context = hit.context
+    structlog.get_logger("afterword.filter").warning(
+        "completion flagged",
+        request_id=context.request_id,
+        user=context.user,
+        model=context.model,
+        prompt_index=context.prompt_index,
+        candidate=context.candidate,
+        rule=hit.rule,
+    )
 
 
 def _milliseconds(seconds: float) -> float:

@@ -45,6 +45,10 @@ class RequestMetrics(Protocol):
         """Count a request that has ended."""
         ...
 
+    def flagged(self, model: str) -> None:
+        """Count a candidate that the content filter ended."""
+        ...
+
     def watch(self, name: str, meaning: str, read: Callable[[], int]) -> None:
         """Show a counter that somebody else keeps; it is read when somebody asks."""
         ...
@@ -84,10 +88,20 @@ class Metrics:
             ("route",),
             registry=self._collected,
         )
+        self._flagged = Counter(
+            "afterword_completions_flagged",
+            "Candidates that the content filter ended.",
+            ("model",),
+            registry=self._collected,
+        )
 
     def watch(self, name: str, meaning: str, read: Callable[[], int]) -> None:
         """See `RequestMetrics`."""
         self._collected.register(WatchedCounter(name, meaning, read))
+
+    def flagged(self, model: str) -> None:
+        """See `RequestMetrics`."""
+        self._flagged.labels(model).inc()
 
     def observe(self, record: RequestRecord) -> None:
         """Count a request that has ended."""

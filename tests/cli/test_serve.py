@@ -63,11 +63,25 @@ def test_settings_reach_the_http_layer(tmp_path: Path) -> None:
         assert "at most" in httpx.post(url, json={"logprobs": 8}, headers=key).json()["error"]["message"]
 
 
+@pytest.mark.parametrize("named", ["words.txt", "policy:judge"])
+def test_a_content_filter_is_found_where_the_server_was_started(tmp_path: Path, named: str) -> None:
+    (tmp_path / "words.txt").write_text("ba", encoding="utf-8")
+    judge = "def judge(text, final, context):\n    return Flag(text.find('b')) if 'b' in text else None\n"
+    source = f"from afterword.completions.filter.verdict import Flag\n{judge}"
+    (tmp_path / "policy.py").write_text(source, encoding="utf-8")
+    with serving(tmp_path, "--content-filter", named) as (_, line):
+        body = {"prompt": "a ba ", "temperature": 0, "max_tokens": 9}
+        choice = httpx.post(address(line) + "/completions", json=body).json()["choices"][0]
+    assert (choice["text"], choice["finish_reason"]) == ("a ", "content_filter")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         pytest.param(["--host", "0.0.0.0"], "host is 0.0.0.0, which other machines may reach", id="exposed"),
         pytest.param(["--model", "no.gguf"], "model is 'no.gguf': it must be", id="model"),
+        pytest.param(["--content-filter", "no.txt"], "The content filter's list no.txt cannot be read", id="list"),
+        pytest.param(["--content-filter", "nomod:f"], "The content filter nomod:f cannot be loaded: No", id="function"),
         pytest.param(["--port", "99999"], "--port is '99999': it must be", id="port"),
     ],
 )

@@ -35,3 +35,8 @@ def test_the_order_of_finishing_does_not_matter(candidates: list[tuple[float, in
     shuffled = finished.copy()
     random.shuffle(shuffled)
     assert best_first(shuffled) == best_first(finished)
+
+
+def test_what_the_content_filter_has_cut_comes_last() -> None:
+    cut, unscored = Finished(0, "content_filter", 1, -0.1, 1), Finished(1, "stop", 0, 0.0, 0)
+    assert best_first([cut, unscored]) == [unscored, cut]

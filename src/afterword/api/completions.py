@@ -23,14 +23,16 @@ from afterword.api.exchange import Exchange, exchange_of
 from afterword.api.intake import read_object
 from afterword.api.render import AnswerHead, BodyRenderer, ChunkRenderer, new_head
 from afterword.api.schema import COMPLETION_DOCS, SCALE_COMPLETION_DOCS
-from afterword.api.settings import ApiSettings, serving
+from afterword.api.settings import ApiSettings, Serving, serving
 from afterword.api.sse import EventStream, frame
 from afterword.completions.assemble import Assembler, Delta, join
 from afterword.completions.body import CompletionBody, parse_body
+from afterword.completions.filter.screen import Hit, Screened
 from afterword.completions.request import Completion
 from afterword.completions.resolve import Limits, resolve
 from afterword.completions.run import Running, run
 from afterword.engine.events import Event
+from afterword.logs import log_flagged
 from afterword.models import ServedModel
 
 LONG_PROMPT = 20_000
@@ -48,6 +50,7 @@ class Job:
     served: ServedModel
     assembler: Assembler
     exchange: Exchange
+    serve: Serving
 
     def new_head(self) -> AnswerHead:
         """The head of its answer, with an id of its own."""
@@ -80,7 +83,7 @@ async def _answer(request: Request, dialect: Dialect, override: dict[str, Any]) 
     body = parse_body(data | override, strict=serve.settings.strict)
     served = permitted(dialect.find(serve.registry, body.model), request.scope)
     completion = await _resolve(body, served, serve.settings)
-    job = Job(dialect, completion, served, Assembler(completion), exchange_of(request.scope))
+    job = Job(dialect, completion, served, Assembler(completion), exchange_of(request.scope), serve)
     job.exchange.begin(job.completion, job.assembler, served.full_name)
     job.exchange.admission = await serve.gateway.limiter.admit(grant_of(request.scope), completion.most_tokens)
     if completion.stream:
@@ -102,7 +105,10 @@ async def _deltas(job: Job) -> AsyncIterator[AsyncGenerator[Delta, None]]:
     What was generated for a reader who did not wait for it counts as used.
     """
     with ExitStack() as after:
-        async with run(job.completion, job.served.engine) as running, aclosing(_fold(job, running)) as deltas:
+        async with (
+            run(job.completion, job.served.engine) as running,
+            aclosing(_fold(job, _screened(job, running))) as deltas,
+        ):
             job.exchange.submitted = True
             after.callback(_count_unread, job, running)
             yield deltas
@@ -111,6 +117,19 @@ async def _deltas(job: Job) -> AsyncIterator[AsyncGenerator[Delta, None]]:
 def _count_unread(job: Job, running: Running) -> None:
     for prompt_index, event in running.unread():
         job.assembler.count(prompt_index, event)
+
+
+def _screened(job: Job, running: Running) -> AsyncIterator[tuple[int, Event]]:
+    """The events as the operator's content filter lets them pass."""
+    content_filter = job.serve.settings.content_filter
+    if content_filter is None:
+        return running
+
+    def note(hit: Hit) -> None:
+        job.serve.metrics.flagged(hit.context.model)
+        log_flagged(hit)
+
+    return Screened(running, job.completion, content_filter, job.exchange.request_id, note)
 
 
 async def _fold(job: Job, events: AsyncIterator[tuple[int, Event]]) -> AsyncGenerator[Delta, None]:

@@ -1,4 +1,4 @@
-"""What the HTTP layer is told at start, and what its handlers share. Reads no file and no environment."""
+"""What the HTTP layer is told at start, and what its handlers share. Reads no environment."""
 
 from dataclasses import dataclass
 
@@ -7,6 +7,8 @@ from starlette.requests import Request
 
 from afterword.api.exchange import OpenExchanges
 from afterword.api.intake import IDLE_SECONDS
+from afterword.completions.filter.load import load_filter
+from afterword.completions.filter.verdict import ContentFilter
 from afterword.config import ServerConfig
 from afterword.gateway.base import Gateway
 from afterword.metrics import RequestMetrics
@@ -30,16 +32,22 @@ class ApiSettings:
     """Prompts x best_of of one request, at most."""
     cors_origins: tuple[str, ...] = ("*",)
     """Origins whose pages may call the server; empty: no CORS headers at all."""
+    content_filter: ContentFilter | None = None
+    """Judges every completion before it is sent; None: all may leave."""
 
 
 def api_settings(server: ServerConfig) -> ApiSettings:
-    """The part of the configuration that the HTTP layer is told."""
+    """The part of the configuration that the HTTP layer is told, with the content filter loaded.
+
+    Raises `ConfigurationError`.
+    """
     return ApiSettings(
         max_body_bytes=server.max_body_bytes,
         strict=server.strict,
         max_logprobs=server.max_logprobs,
         max_candidates=server.max_candidates,
         cors_origins=server.cors_origins,
+        content_filter=None if server.content_filter is None else load_filter(server.content_filter),
     )
 
 

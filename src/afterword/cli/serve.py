@@ -45,13 +45,15 @@ def serve(values: Mapping[str, Any]) -> None:
     config = load_config(values, os.environ, Path.cwd())
     logs.configure(config.server.log_format, config.server.log_level)
     check_gateway(config)
+    # Before anything is loaded or deployed, and for a cluster only to find out whether it can be.
+    settings = api_settings(config.server)
     if values["cluster"] is not None:
         serve_on_cluster(config, values["cluster"])
         return
     # The port is taken first: that it is in use should not show only after a model has been loaded.
     with _bind(config.server) as listener:
         registry = load_registry(config)
-        app = create_app(registry, api_settings(config.server), open_gateway(config))
+        app = create_app(registry, settings, open_gateway(config))
         server = _Server(
             uvicorn.Config(
                 app,

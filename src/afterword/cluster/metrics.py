@@ -29,6 +29,10 @@ class ClusterMetrics:
         """Count a request that has ended here."""
         self._requests.observe(record)
 
+    def flagged(self, model: str) -> None:
+        """See `RequestMetrics`."""
+        self._requests.flagged(model)
+
     def watch(self, name: str, meaning: str, read: Callable[[], int]) -> None:
         """See `RequestMetrics`."""
         self._requests.watch(name, meaning, read)

@@ -8,9 +8,10 @@ from afterword.engine.events import Finished
 def best_first(candidates: Sequence[Finished]) -> list[Finished]:
     """The candidates by mean raw log-probability per sampled token, highest first (SPEC section 2, best_of).
 
-    Ties keep the order of candidates; one without any sampled token comes after all that have some.
+    Ties keep the order of candidates; one without any sampled token comes after all that have some, and one that the
+    content filter has cut after all others: it is not what the model meant to say.
     """
-    return sorted(candidates, key=lambda candidate: (-_mean(candidate), candidate.index))
+    return sorted(candidates, key=lambda one: (one.reason == "content_filter", -_mean(one), one.index))
 
 
 def _mean(candidate: Finished) -> float:

@@ -1,0 +1,102 @@
+"""A filter that is a list of words and patterns: how its file is written, and how it watches a text.
+
+Knows neither how words nor how patterns are found.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from afterword.completions.filter.look import Look, Matcher
+from afterword.completions.filter.patterns import Pattern, PatternMatcher, compile_pattern
+from afterword.completions.filter.verdict import Context, Hold, Verdict
+from afterword.completions.filter.words import WordMatcher, Words, symbols_of
+from afterword.errors import ConfigurationError
+
+COMMENT = "#"
+SLASH = "/"
+
+
+class ListFilter:
+    """A `ContentFilter`."""
+
+    def __init__(self, words: Words | None, patterns: Sequence[Pattern]) -> None:
+        """`words` is None and `patterns` empty where the list has none."""
+        self._words = words
+        self._patterns = tuple(patterns)
+
+    def watch(self, context: Context) -> "ListWatch":  # noqa: ARG002
+        """See `ContentFilter`: a list says the same of every text."""
+        matchers: list[Matcher] = []
+        if self._words is not None:
+            matchers.append(WordMatcher(self._words))
+        if self._patterns:
+            matchers.append(PatternMatcher(self._patterns))
+        return ListWatch(matchers)
+
+
+class ListWatch:
+    """A `Watch`: a text ends at the earliest match in it, however it was cut into pieces."""
+
+    __slots__ = ("_matchers",)
+
+    def __init__(self, matchers: Sequence[Matcher]) -> None:
+        self._matchers = matchers
+
+    async def push(self, text: str) -> Verdict:
+        """See `Watch`."""
+        return _verdict([matcher.push(text) for matcher in self._matchers])
+
+    async def flush(self) -> Verdict:
+        """See `Watch`."""
+        return _verdict([matcher.flush() for matcher in self._matchers])
+
+
+def _verdict(looks: list[Look]) -> Verdict:
+    """A match flags the text once nothing that begins earlier can become one."""
+    if not looks:
+        return None
+    hold = min(look.hold for look in looks)
+    flag = min((look.flag for look in looks if look.flag is not None), key=lambda flag: flag.start, default=None)
+    if flag is None or flag.start > hold:
+        return Hold(hold)
+    return flag
+
+
+def read_list(path: Path) -> ListFilter:
+    """The filter that a list file describes. Raises `ConfigurationError`, with the line where one is to blame."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"The content filter's list {path} cannot be read: {error}.") from error
+    words: dict[str, str] = {}
+    patterns: list[Pattern] = []
+    for number, line in enumerate(lines, start=1):
+        entry = line.strip()
+        if entry == "" or entry.startswith(COMMENT):
+            continue
+        rule = f"line {number}"
+        try:
+            if entry.startswith(SLASH):
+                patterns.append(_pattern(entry, rule))
+            else:
+                words.setdefault(_symbols(entry), rule)
+        except ValueError as error:
+            raise ConfigurationError(f"Line {number} of the content filter's list {path} is wrong: {error}.") from error
+    return ListFilter(Words(words) if words else None, patterns)
+
+
+def _symbols(word: str) -> str:
+    try:
+        return symbols_of(word)
+    except ValueError as error:
+        raise ValueError(f"the word {word!r} {error}") from error
+
+
+def _pattern(entry: str, rule: str) -> Pattern:
+    source, slash, flags = entry[1:].rpartition(SLASH)
+    if slash == "" or source == "":
+        raise ValueError(f"{entry!r} begins like a pattern, which is written /pattern/ or /pattern/flags")
+    try:
+        return compile_pattern(source, flags, rule)
+    except ValueError as error:
+        raise ValueError(f"the pattern {source!r} {error}") from error

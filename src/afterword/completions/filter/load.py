@@ -1,0 +1,25 @@
+"""From the setting `content_filter` to the filter it names. Run once, before the server listens."""
+
+import sys
+from pathlib import Path
+
+from afterword.completions.filter.function import load_function
+from afterword.completions.filter.listing import read_list
+from afterword.completions.filter.verdict import ContentFilter
+from afterword.kinds import FunctionName
+
+
+def load_filter(setting: Path | FunctionName) -> ContentFilter:
+    """The filter of a list file or of a function. Raises `ConfigurationError`.
+
+    A function's module is also looked for in the current directory, which stays on Python's path: the module may
+    import others there when it is called.
+    """
+    match setting:
+        case FunctionName(module, name):
+            # A program that was started by its script does not look where the operator stands.
+            if (here := str(Path.cwd())) not in sys.path:
+                sys.path.append(here)
+            return load_function(module, name)
+        case Path():
+            return read_list(setting)

@@ -1,0 +1,177 @@
+"""Regular expressions, found in a text that grows.
+
+The `regex` package says of a text that has not ended where the earliest match starts that is there or may still come.
+What it is told to look for is each pattern with a character behind it that no text holds: then it never takes a whole
+match that starts late for one that starts early and is not complete yet.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import regex
+
+from afterword.completions.filter.dialect import lookahead, translate
+from afterword.completions.filter.look import Look
+from afterword.completions.filter.verdict import Flag
+
+REACH = 1000
+"""Characters that a match may look at, from its start on, and as many before it."""
+
+STEP = 250
+"""Characters that are added to the text before it is searched."""
+
+PATIENCE = 0.1
+"""Seconds of computing that one search may take. An ordinary one takes microseconds."""
+
+FLAGS = {"i": regex.IGNORECASE, "m": regex.MULTILINE, "s": regex.DOTALL, "x": regex.VERBOSE}
+
+_REFUSED_FLAGS = (
+    regex.REVERSE | regex.VERSION1 | regex.POSIX | regex.BESTMATCH | regex.ENHANCEMATCH | regex.WORD | regex.FULLCASE
+)
+
+_NEVER = "\ud800"
+"""No text holds it: half of a surrogate pair is not a character."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A pattern entry of a list."""
+
+    whole: regex.Pattern[str]
+    begun: regex.Pattern[str]
+    """`whole` with `_NEVER` behind it: matched only partially, from where `whole` matches or may do so."""
+    settled: regex.Pattern[str]
+    """`whole` with as many characters behind it as may undo a match."""
+    rule: str
+    """What the log calls it."""
+
+
+def compile_pattern(source: str, flags: str, rule: str) -> Pattern:
+    """A pattern from how a list writes it. Raises `ValueError` with words to follow "the pattern"."""
+    options = 0
+    for flag in flags:
+        if flag not in FLAGS:
+            raise ValueError(f"has the flag {flag!r}; it may have {', '.join(FLAGS)}")
+        options |= FLAGS[flag]
+    try:
+        # As it was written, so that the position in an error is right.
+        written = regex.compile(source, options)
+    except regex.error as error:
+        raise ValueError(f"is not a regular expression: {error}") from error
+    if written.flags & _REFUSED_FLAGS:
+        raise ValueError("sets a flag inside that it may not have")
+    # A comment that the pattern may end in goes to the end of the line.
+    group = f"(?:{translate(source)}" + ("\n)" if written.flags & regex.VERBOSE else ")")
+    whole = regex.compile(group, options)
+    begun = regex.compile(f"{group}(?s:.)*{_NEVER}", options)
+    settled = regex.compile(f"{group}(?s:.{{{lookahead(source)}}})", options)
+    if whole.match("") is not None:
+        raise ValueError("matches the empty text, so it would flag everything")
+    return Pattern(whole, begun, settled, rule)
+
+
+class PatternMatcher:
+    """A `Matcher` for all patterns of a list. Each search covers no more than what is held, and a little."""
+
+    __slots__ = ("_base", "_flag", "_patterns", "_places", "_text")
+
+    def __init__(self, patterns: Sequence[Pattern]) -> None:
+        self._patterns = patterns
+        self._places = [0] * len(patterns)
+        """Of each pattern: no match of it starts before this place, now or ever."""
+        self._text = ""
+        self._base = 0
+        """The place of the first character of `_text`."""
+        self._flag: Flag | None = None
+
+    def push(self, text: str) -> Look:
+        """See `Matcher`."""
+        for start in range(0, len(text), STEP):
+            self._text += text[start : start + STEP]
+            for number, pattern in enumerate(self._patterns):
+                self._advance(number, pattern)
+            self._forget()
+        return Look(self._flag, min(self._places))
+
+    def flush(self) -> Look:
+        """See `Matcher`."""
+        for number, pattern in enumerate(self._patterns):
+            self._finish(number, pattern)
+        return Look(self._flag, self._base + len(self._text))
+
+    def _advance(self, number: int, pattern: Pattern) -> None:
+        """Move a pattern's place to the earliest start that is or may become a match."""
+        n, place = len(self._text), self._places[number] - self._base
+        while True:
+            begins = _begins(pattern, self._text, place)
+            if begins is None or begins == n:
+                place = n
+                break
+            place = begins
+            if not self._is_ruled_out(pattern, place):
+                break
+            place += 1
+        self._places[number] = place + self._base
+
+    def _finish(self, number: int, pattern: Pattern) -> None:
+        """Note a pattern's earliest match in the text as it is."""
+        place = self._places[number] - self._base
+        while (begins := _first(pattern, self._text, place)) is not None:
+            if self._matches(pattern.whole, begins):
+                self._note(begins, pattern)
+                return
+            place = begins + 1
+
+    def _is_ruled_out(self, pattern: Pattern, place: int) -> bool:
+        """Whether no further text can make a match at `place`; notes one that no further text can undo."""
+        is_full = len(self._text) >= place + REACH
+        matches = self._matches(pattern.whole if is_full else pattern.settled, place)
+        if matches:
+            self._note(place, pattern)
+        return is_full and not matches
+
+    def _matches(self, pattern: regex.Pattern[str], place: int) -> bool:
+        """Whether the pattern matches at `place` within its reach."""
+        text, end = self._text, place + REACH
+        return _patiently(lambda seconds: pattern.match(text, place, end, timeout=seconds)) is not None
+
+    def _note(self, place: int, pattern: Pattern) -> None:
+        start = self._base + place
+        if self._flag is None or start < self._flag.start:
+            self._flag = Flag(start, pattern.rule)
+
+    def _forget(self) -> None:
+        """Drop text that no pattern can look back to, a lot at a time."""
+        n = min(self._places) - self._base - REACH
+        if n > REACH:
+            self._text = self._text[n:]
+            self._base += n
+
+
+def _begins(pattern: Pattern, text: str, place: int) -> int | None:
+    """The earliest start from `place` on of a match that is there or may still come."""
+    found = _patiently(lambda seconds: pattern.begun.search(text, place, partial=True, timeout=seconds))
+    return None if found is None else found.start()
+
+
+def _first(pattern: Pattern, text: str, place: int) -> int | None:
+    """The earliest start from `place` on of a match that is there."""
+    found = _patiently(lambda seconds: pattern.whole.search(text, place, timeout=seconds))
+    return None if found is None else found.start()
+
+
+def _patiently(search: Callable[[float], regex.Match[str] | None]) -> regex.Match[str] | None:
+    """What `search` finds within `PATIENCE`; it is given the seconds that it may take.
+
+    Raises `TimeoutError`. The package counts the time of all threads of the process, so a search that runs beside a
+    model may be out of time before it has begun; then it gets more.
+    """
+    started, seconds = time.thread_time(), PATIENCE
+    while True:
+        try:
+            return search(seconds)
+        except TimeoutError:
+            if time.thread_time() - started >= PATIENCE:
+                raise
+        seconds *= 2
