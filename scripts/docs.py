@@ -15,7 +15,17 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from afterword.cli.main import app
-from afterword.defaults import DEFAULT_MODEL, MODEL_SETTINGS, SECTIONS, SETTINGS, Setting
+from afterword.defaults import (
+    DEFAULT_MODEL,
+    MODEL_SETTINGS,
+    SECTIONS,
+    SETTINGS,
+    SUPPORT_SETTINGS,
+    VENDOR_SETTINGS,
+    Setting,
+    TableSetting,
+)
+from afterword.engine.upstream.settings import EXTENSIONS, PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "afterword"
@@ -88,12 +98,41 @@ def configuration() -> str:
         "## `[[models]]`\n\nOne table a model; without any, the model that comes along is served: "
         f"`{DEFAULT_MODEL.name}`, which also answers to {', '.join(f'`{alias}`' for alias in DEFAULT_MODEL.aliases)}.\n"
     )
-    parts.append("| key | value | default | meaning |\n|---|---|---|---|")
+    parts.append(_tables(MODEL_SETTINGS))
     parts.append(
-        "\n".join(f"| `{s.name}` | {s.kind.label} | {s.default_text} | {s.help} |" for s in MODEL_SETTINGS) + "\n"
+        "## `[[vendors]]`\n\nOne table a server that runs models for this one; docs/vendors.md has examples.\n"
     )
+    parts.append(_tables(VENDOR_SETTINGS))
+    parts.append(
+        "### `supports`\n\nWhat each kind of server is known to honour; the table `supports` of a vendor differs.\n"
+    )
+    parts.append(_supports())
     parts.append(EXAMPLE)
     return "\n".join(parts)
+
+
+def _tables(settings: tuple[TableSetting, ...]) -> str:
+    rows = [f"| `{s.name}` | {s.kind.label} | {s.default_text} | {s.help} |" for s in settings]
+    return "\n".join(["| key | value | default | meaning |\n|---|---|---|---|", *rows]) + "\n"
+
+
+def _supports() -> str:
+    kinds = list(PRESETS)
+    lines = [f"| key | {' | '.join(kinds)} | meaning |", "|---" * (len(kinds) + 2) + "|"]
+    for setting in SUPPORT_SETTINGS:
+        cells = [_shown(getattr(PRESETS[kind], setting.name)) for kind in kinds]
+        lines.append(f"| `{setting.name}` | {' | '.join(cells)} | {setting.help} |")
+    return "\n".join(lines) + "\n"
+
+
+def _shown(value: object) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case tuple():
+            return "all" if value == EXTENSIONS else ", ".join(f"`{word}`" for word in value) or "none"
+        case _:
+            return str(value)
 
 
 def _row(setting: Setting) -> str:

@@ -97,7 +97,7 @@ def test_a_switch_turned_off_by_flag_wins_over_one_turned_on_below(tmp_path: Pat
             "port = 1",
             {},
             {},
-            "There is no table 'port' in {file}: it has cluster, engine, gateway, models, server.",
+            "There is no table 'port' in {file}: it has cluster, engine, gateway, models, server, vendors.",
             id="table",
         ),
         pytest.param(

@@ -13,10 +13,12 @@ from typing import Any, Literal
 
 from afterword.defaults import SECTIONS, SETTINGS, Setting
 from afterword.engine.llama.settings import Layout
+from afterword.engine.upstream.settings import VendorSettings
 from afterword.errors import ConfigurationError
 from afterword.kinds import NO_DATABASE, FunctionName, Kind, Share
 from afterword.model_config import Common, ModelConfig, check_names, read_models, select_model
 from afterword.tables import File, check_keys, refusal
+from afterword.vendor_config import check_vendors, read_vendors
 
 CONFIG_FLAG = "config"
 CONFIG_VARIABLE = "AFTERWORD_CONFIG"
@@ -89,6 +91,7 @@ class Config:
     gateway: GatewayConfig
     models: tuple[ModelConfig, ...]
     cluster: ClusterConfig
+    vendors: tuple[VendorSettings, ...] = ()
 
 
 def load_config(flags: Mapping[str, object], environment: Mapping[str, str], directory: Path) -> Config:
@@ -113,7 +116,9 @@ def load_config(flags: Mapping[str, object], environment: Mapping[str, str], dir
     check_names(models)
     cluster = ClusterConfig(**_section("cluster", values))
     _check_cluster(cluster)
-    return Config(server, engine, GatewayConfig(**_section("gateway", values)), models, cluster)
+    vendors = read_vendors(file, environment)
+    check_vendors(models, vendors)
+    return Config(server, engine, GatewayConfig(**_section("gateway", values)), models, cluster, vendors)
 
 
 def _check_cluster(cluster: ClusterConfig) -> None:
@@ -180,7 +185,7 @@ def _read(path: Path | None, directory: Path) -> File:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"The configuration file {path} cannot be read: {error}.") from error
-    check_keys(document, {*SECTIONS, "models"}, f"{path}", "table")
+    check_keys(document, {*SECTIONS, "models", "vendors"}, f"{path}", "table")
     for section in SECTIONS:
         table = document.get(section, {})
         if not isinstance(table, dict):

@@ -8,22 +8,28 @@ from dataclasses import dataclass
 
 from afterword.engine.llama.memory import DEFAULT_CONTEXT
 from afterword.engine.llama.settings import LAYOUTS
+from afterword.engine.upstream.settings import EXTENSIONS, UPSTREAM_KINDS
 from afterword.kinds import (
     Bytes,
     Choice,
     Database,
     Directory,
     FileOrFunction,
+    HttpUrl,
     InfillTemplate,
     Integer,
     Kind,
     Memory,
+    OneOrMore,
     RedisUrl,
+    Seconds,
     Share,
     Switch,
     Table,
     Text,
     Texts,
+    TextTable,
+    Words,
 )
 
 ECHO = "echo"
@@ -31,6 +37,9 @@ ECHO = "echo"
 
 LLAMA = "llama"
 """The embedded engine."""
+
+LOCAL = "local"
+"""The vendor of models that run in this process."""
 
 ENGINES = (LLAMA, ECHO)
 """Engines that run a model here."""
@@ -180,29 +189,83 @@ SECTIONS = tuple(dict.fromkeys(setting.section for setting in SETTINGS))
 
 
 @dataclass(frozen=True, slots=True)
-class ModelSetting:
-    """One key of a `[[models]]` table."""
+class TableSetting:
+    """One key of a table of which there may be many."""
 
     name: str
     kind: Kind
     help: str
     default_text: str
+    secret: bool = False
+    """Whether its value must not be repeated in messages."""
 
 
 MODEL_SETTINGS = (
-    ModelSetting("path", Text(), "A GGUF file (relative to the configuration file), or `echo`.", "required"),
-    ModelSetting("name", Text(), "What requests call it.", "the file's name without its ending"),
-    ModelSetting("aliases", Texts(), "Further names that requests may use.", "none"),
-    ModelSetting("context", Integer(1), "Tokens of prompt and completion together.", "engine.context"),
-    ModelSetting("parallel", Integer(1, 255), "Sequences that run at once.", "engine.parallel"),
-    ModelSetting(
+    TableSetting(
+        "path", Text(), "A GGUF file (relative to the configuration file), or `echo`.", "required where `local` runs it"
+    ),
+    TableSetting("name", Text(), "What requests call it.", "the file's name without its ending"),
+    TableSetting("aliases", Texts(), "Further names that requests may use.", "none"),
+    TableSetting("context", Integer(1), "Tokens of prompt and completion together.", "engine.context"),
+    TableSetting("parallel", Integer(1, 255), "Sequences that run at once.", "engine.parallel"),
+    TableSetting(
         "infill_template",
         InfillTemplate(),
         "How `suffix` is put to the model, with {prefix} and {suffix}, e.g. `<PRE> {prefix} <SUF>{suffix} <MID>`.",
         "the model's own infill tokens",
     ),
-    ModelSetting("engine", Choice(ENGINES), "What runs it here.", "llama; for the path `echo`: echo"),
-    ModelSetting("options", Table(), "Further settings that only its engine knows.", "none"),
+    TableSetting("engine", Choice(ENGINES), "What runs it here.", "llama; for the path `echo`: echo"),
+    TableSetting("options", Table(), "Further settings that only its engine knows.", "none"),
+    TableSetting(
+        "vendor",
+        OneOrMore(),
+        "Who runs it: `local` is this server, others are `[[vendors]]`. Each is asked when those before it fail.",
+        "local",
+    ),
+    TableSetting("upstream_model", Text(), "What it is called at its vendors.", "its name"),
+    TableSetting(
+        "tokenizer",
+        Text(),
+        "A GGUF file with the vocabulary of a model that vendors run; only the vocabulary is read.",
+        "`path` if there is one, else none: the model takes no token ids",
+    ),
+)
+
+VENDOR_SETTINGS = (
+    TableSetting("name", Text(), "What models call it, and the part of their full names before the slash.", "required"),
+    TableSetting("url", HttpUrl(), "Base of its API; usually ends in `/v1`.", "required"),
+    TableSetting("kind", Choice(UPSTREAM_KINDS), "What it is known to support.", "openai"),
+    TableSetting("api_key", Text(), "Its key, sent as a bearer token.", "none", secret=True),
+    TableSetting("api_key_env", Text(), "The environment variable that holds the key instead.", "none"),
+    TableSetting("headers", TextTable(), "Further headers of every request.", "none", secret=True),
+    TableSetting("max_concurrent", Integer(1), "Sequences it is sent at once; more wait here.", "64"),
+    TableSetting("connect_timeout", Seconds(), "Time to connect, in seconds.", "5"),
+    TableSetting("first_event_timeout", Seconds(), "Time until an answer begins, in seconds.", "300"),
+    TableSetting("idle_timeout", Seconds(), "Longest pause within an answer, in seconds.", "60"),
+    TableSetting("retries", Integer(0, 10), "Further attempts after refused connections and 502, 503, 504.", "2"),
+    TableSetting("failures", Integer(1), "Failures in a row after which it is left alone.", "3"),
+    TableSetting("rest", Seconds(), "How long, in seconds; doubled each time, up to 300.", "10"),
+    TableSetting("health_interval", Seconds(), "Pause between questions for its health meanwhile, in seconds.", "10"),
+    TableSetting("supports", Table(), "Where it differs from its kind, see below.", "as its kind"),
+)
+
+SUPPORT_SETTINGS = (
+    TableSetting("token_prompts", Switch(), "Prompts as arrays of token ids.", ""),
+    TableSetting("n", Switch(), "Several choices in one request; without, each is a request.", ""),
+    TableSetting("greedy_n", Switch(), "The same at temperature 0.", ""),
+    TableSetting("seed", Switch(), "`seed`.", ""),
+    TableSetting("logprobs", Switch(), "`logprobs`.", ""),
+    TableSetting("max_logprobs", Integer(0), "The most.", ""),
+    TableSetting("min_logprobs", Integer(0), "The least that gives the sampled tokens' own.", ""),
+    TableSetting("prompt_logprobs", Switch(), "`echo` with `logprobs` lists the prompt.", ""),
+    TableSetting("logit_bias", Switch(), "`logit_bias`.", ""),
+    TableSetting("penalties", Switch(), "`frequency_penalty` and `presence_penalty`.", ""),
+    TableSetting("zero_tokens", Switch(), "`max_tokens` 0; without, one token is asked for and dropped.", ""),
+    TableSetting("max_stops", Integer(0), "The most texts in `stop`; more are found here alone.", ""),
+    TableSetting("include_stop", Switch(), "`include_stop_str_in_output`.", ""),
+    TableSetting("stream_usage", Switch(), "`stream_options.include_usage`.", ""),
+    TableSetting("token_ids", Switch(), "`return_tokens_as_token_ids`.", ""),
+    TableSetting("extensions", Words(EXTENSIONS), "Those of the further fields that it honours.", ""),
 )
 
 

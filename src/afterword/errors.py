@@ -9,6 +9,8 @@
     ├── LimitExceeded         the key has used up what it may; carries when to come back         429
     ├── Overloaded            the waiting room is full; carries when to come back                503
     ├── EngineFailed          the engine broke; the cause stays in the log                       500
+    │   └── UpstreamFailed    another server that should have answered did not                   502
+    │       └── UpstreamTimedOut   it took too long                                              504
     ├── FilterFailed          the operator's content filter broke; the cause stays in the log    500
     └── ConfigurationError    a setting or a model file is wrong; ends the program at start
 
@@ -91,6 +93,21 @@ class Overloaded(AfterwordError):
 
 class EngineFailed(AfterwordError):
     """The engine could not finish. The message says nothing of the cause; `__cause__` does."""
+
+
+class UpstreamFailed(EngineFailed):
+    """The server behind a model gave no answer or a broken one. `detail` says more, for the log only."""
+
+    def __init__(self, detail: str, message: str = "The server that runs this model failed.") -> None:
+        super().__init__(message)
+        self.detail = detail
+
+
+class UpstreamTimedOut(UpstreamFailed):
+    """The server behind a model took too long."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, "The server that runs this model took too long.")
 
 
 class FilterFailed(AfterwordError):

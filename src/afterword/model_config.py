@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from afterword.defaults import DEFAULT_MODEL, ECHO, LLAMA, MODEL_SETTINGS
+from afterword.defaults import DEFAULT_MODEL, ECHO, LLAMA, LOCAL, MODEL_SETTINGS
 from afterword.errors import ConfigurationError
 from afterword.tables import File, read_table, tables_of
 
@@ -18,8 +18,8 @@ class ModelConfig:
     """One model to serve."""
 
     name: str
-    path: str
-    """`echo`, the name of the packaged model, or a file's path."""
+    path: str | None
+    """`echo`, the name of the packaged model, or a file's path; None: it does not run here."""
     aliases: tuple[str, ...]
     context: int | None
     parallel: int
@@ -28,6 +28,12 @@ class ModelConfig:
     """Which engine runs it, a word of `defaults.ENGINES`."""
     options: Mapping[str, object] = field(default_factory=dict, hash=False)
     """What that engine alone understands, as written."""
+    vendors: tuple[str, ...] = (LOCAL,)
+    """Who runs it, in the order in which they are asked."""
+    upstream_model: str | None = None
+    """Its name at its vendors, None: the same."""
+    tokenizer: str | None = None
+    """`echo`, the name of the packaged model, or the path of a file that has its vocabulary; None: `path` if any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +72,37 @@ def check_names(models: tuple[ModelConfig, ...]) -> None:
 
 def _model(table: dict[str, Any], place: str, base: Path, common: Common) -> ModelConfig:
     given = read_table(table, MODEL_SETTINGS, place)
-    if "path" not in given:
+    vendors = given.pop("vendor", (LOCAL,))
+    if LOCAL in vendors and "path" not in given:
         raise ConfigurationError(f"There is no path in {place}: it must name a GGUF file, or be {ECHO!r}.")
-    model = replace(_from_path(given.pop("path"), given.get("engine", LLAMA), base, common), **given)
+    if LOCAL not in vendors:
+        _check_remote(given, place)
+    if "tokenizer" in given:
+        given["tokenizer"] = _located(given["tokenizer"], base)
+    model = replace(_as_found(given, base, common), vendors=vendors, **given)
     if model.options and model.engine in (LLAMA, ECHO):
         raise ConfigurationError(f"options in {place} is set, but the engine {model.engine!r} takes none.")
     return model
+
+
+def _check_remote(given: Mapping[str, Any], place: str) -> None:
+    """Refuse what says how to run a model here where nothing does."""
+    if "name" not in given:
+        raise ConfigurationError(f"There is no name in {place}: a model that only vendors run needs one.")
+    for key in ("path", "engine", "options", "parallel"):
+        if key in given:
+            raise ConfigurationError(f"{key} in {place} is set, but {LOCAL!r} is not among its vendors.")
+
+
+def _as_found(given: dict[str, Any], base: Path, common: Common) -> ModelConfig:
+    """What follows from the path, or from there being none; the path is taken out of `given`."""
+    if "path" not in given:
+        return ModelConfig(given["name"], None, (), common.context, common.parallel, None)
+    return _from_path(given.pop("path"), given.get("engine", LLAMA), base, common)
+
+
+def _located(path: str, base: Path) -> str:
+    return path if path in (ECHO, DEFAULT_MODEL.name) else str(base / Path(path).expanduser())
 
 
 def _from_path(path: str, engine: str, base: Path, common: Common) -> ModelConfig:

@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from afterword.defaults import LOCAL
 from afterword.engine.base import Engine
 from afterword.errors import ModelNotFound
-
-LOCAL = "local"
-"""The vendor of models that run in this process."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,11 @@ class Key(Protocol):
         """Which values it may have."""
         ...
 
+    @property
+    def secret(self) -> bool:
+        """Whether its value must not be repeated in messages."""
+        ...
+
 
 def check_keys(given: Iterable[str], known: set[str], place: str, noun: str) -> None:
     """Raise `ConfigurationError` for the first key of `given` that is not known, with the one it may have meant."""
@@ -60,12 +65,12 @@ def tables_of(file: File, name: str) -> list[tuple[dict[str, Any], str]]:
 
 def read_table(table: Mapping[str, Any], keys: Iterable[Key], place: str) -> dict[str, Any]:
     """The values that `table` gives, checked; keys that it leaves out are left out. Raises `ConfigurationError`."""
-    known = {key.name: key.kind for key in keys}
+    known = {key.name: key for key in keys}
     check_keys(table, set(known), place, "setting")
     values: dict[str, Any] = {}
     for name, value in table.items():
         try:
-            values[name] = known[name].check(value)
+            values[name] = known[name].kind.check(value)
         except ValueError:
-            raise refusal(f"{name} in {place}", value, known[name]) from None
+            raise refusal(f"{name} in {place}", value, known[name].kind, secret=known[name].secret) from None
     return values

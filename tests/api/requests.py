@@ -26,6 +26,7 @@ REQUESTS: list[Any] = [
 ]
 
 EVERY_FIELD: dict[str, Any] = {
+    "return_tokens_as_token_ids": True,
     "prompt": ["hello ", "world "],
     "best_of": 2,
     "echo": True,

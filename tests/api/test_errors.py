@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from tests.api.folding import events_of
 from tests.api.served import BreakingEngine, app_of, assert_error, client_of
 
-from afterword.errors import EngineFailed
+from afterword.errors import EngineFailed, UpstreamFailed, UpstreamTimedOut
 
 SECRET = "tensor 7 of /models/secret.gguf"
 
@@ -113,3 +113,22 @@ async def test_an_integer_beyond_64_bit_is_not_taken_for_a_float() -> None:
         largest = await client.post("/v1/completions", content=b'{"seed": 9223372036854775807}')
     assert_error(response, 400, "seed", "integer_above_max_value")
     assert largest.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "message"),
+    [
+        pytest.param(UpstreamFailed(SECRET), 502, "upstream_failed", "that runs this model failed", id="failed"),
+        pytest.param(UpstreamTimedOut(SECRET), 504, "upstream_timed_out", "took too long", id="timed out"),
+    ],
+)
+async def test_what_another_server_did_is_told_in_the_log_only(
+    error: Exception, status: int, code: str, message: str
+) -> None:
+    with capture_logs() as lines:
+        async with client_of(app_of(BreakingEngine(error, after=0)), **{"x-request-id": "mine-1"}) as client:
+            response = await client.post("/v1/completions", json={"prompt": "a", "stream": True})
+    assert message in assert_error(response, status, None, code)["message"]
+    assert SECRET not in response.text
+    (line,) = [line for line in lines if line["event"] == "upstream failed"]
+    assert (line["detail"], line["request_id"], line["log_level"]) == (SECRET, "mine-1", "error")

@@ -4,7 +4,7 @@ import math
 
 from tests.api.builders import echo_hi, token
 
-from afterword.api.logprobs import LogprobFormat
+from afterword.api.logprobs import IdSpelling, LogprobFormat
 from afterword.engine.events import SampledToken
 from afterword.tokens import ByteTokenizer
 
@@ -38,6 +38,12 @@ def test_a_sampled_token_among_the_likeliest_is_listed_once() -> None:
 def test_no_more_than_the_k_asked_for_are_listed() -> None:
     shown = FORM.legacy(None, [token("a", -0.5, {"a": -0.5, "b": -1.5, "c": -2.5})], 1)
     assert shown["top_logprobs"] == [{"a": -0.5}]
+
+
+def test_tokens_named_by_id_are_never_alike() -> None:
+    shown = LogprobFormat(Twins(), IdSpelling()).legacy(None, [token("a", -1.5, {"A": -0.5, "a": -1.5})], 2)
+    assert shown["tokens"] == ["token_id:97"]
+    assert shown["top_logprobs"] == [{"token_id:65": -0.5, "token_id:97": -1.5}]
 
 
 def test_k_of_zero_lists_the_tokens_without_alternatives() -> None:

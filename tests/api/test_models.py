@@ -50,6 +50,8 @@ async def test_a_card_says_what_the_model_can_do() -> None:
         "reproducible": True,
         "prefix_cache": False,
         "n_streams": 3,
+        "exact_tokens": True,
+        "lacks": [],
     }
     assert card["infill_tokens"] is None
     assert card["card"] == {}

@@ -5,7 +5,7 @@ from tests.completions.scripted import completion, scores
 
 from afterword.completions.assemble import Assembler, Choice, Delta, Echo, Usage, join
 from afterword.completions.request import Completion
-from afterword.engine.events import Chunk, Event, Finished, PromptDone, SampledToken
+from afterword.engine.events import Chunk, Counted, Event, Finished, PromptDone, SampledToken
 
 DONE = PromptDone(n_cached=0, scores=None)
 
@@ -215,3 +215,16 @@ def test_joining_takes_deltas_of_different_choices_in_any_mixture() -> None:
         Choice(0, "ab", None, (), "stop", None),
         Choice(1, "cd", None, (token(-1.0),), "length", None),
     ]
+
+
+def test_an_upstream_s_counts_replace_ours_also_before_the_last_end() -> None:
+    request = completion(prompt=["ab", "abc"], max_tokens=9)
+    ours: list[tuple[int, Event]] = [(1, DONE), (1, text(0, "x", 1)), (1, end(0, "stop", 1))]
+    theirs: list[tuple[int, Event]] = [(0, DONE), (0, text(0, "xyz", 1)), (0, Counted(7, 4, 5)), (0, end(0, "stop", 3))]
+    _, usage = fold(request, *ours, *theirs)
+    assert usage == Usage(prompt_tokens=7 + 3, completion_tokens=5 + 1, cached_tokens=4)
+
+
+def test_what_an_upstream_does_not_count_stays_as_counted_here() -> None:
+    events: list[Event] = [DONE, text(0, "x", 2), Counted(None, None, None), end(0, "stop", 3)]
+    assert fold(completion(prompt="ab", max_tokens=9), *events)[1] == Usage(2, 3, 0)

@@ -39,6 +39,7 @@ CHANGES: dict[str, Any] = {
     "include_stop_str_in_output": True,
     "truncate_prompt_tokens": 1,
     "prompt_logprobs": 0,
+    "return_tokens_as_token_ids": True,
 }
 BASE: dict[str, Any] = {"prompt": "some text"}
 

@@ -1,16 +1,27 @@
 """The engines that have to keep the contract. A new one is a function here and a line in `ENGINES`."""
 
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Protocol
 
 import pytest
-from tests.models.engines import open_tiny
-from tests.models.tiny import Tiny
+from tests.engine.upstream.opening import opened
+from tests.live import run_server
+from tests.models.engines import open_tiny, settings
+from tests.models.tiny import Tiny, write_tiny
 from tests.models.vllm import open_vllm
 
+from afterword.api.app import create_app
+from afterword.api.settings import ApiSettings
 from afterword.engine.base import Engine
 from afterword.engine.echo import EchoEngine
+from afterword.engine.llama.binding import LlamaModel
+from afterword.engine.llama.loading import load_engine
+from afterword.engine.llama.vocabulary import Vocabulary
+from afterword.models import Registry, ServedModel
+from afterword.tokens import ByteTokenizer
 
 
 class OpenEngine(Protocol):
@@ -40,9 +51,33 @@ async def open_llama_q8(*, max_waiting: int) -> AsyncIterator[Engine]:
         yield engine
 
 
+@asynccontextmanager
+async def open_upstream_echo(*, max_waiting: int) -> AsyncIterator[Engine]:
+    """Our own server over HTTP, with the echo engine behind it."""
+    served = ServedModel("echo", EchoEngine(n_streams=64, max_waiting=1000), 0)
+    with run_server(create_app(Registry([served]), ApiSettings())) as url:
+        async with opened(url, "echo", ByteTokenizer(), kind="afterword", max_waiting=max_waiting) as engine:
+            yield engine
+
+
+@asynccontextmanager
+async def open_upstream_llama(*, max_waiting: int) -> AsyncIterator[Engine]:
+    """Our own server over HTTP, with a tiny model behind it, whose vocabulary is read from the file."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = write_tiny(Path(directory), Tiny("Q8_0", add_bos=True))
+        behind = load_engine(settings(path, Path(directory), parallel=8, max_waiting=1000))
+        vocabulary = Vocabulary(LlamaModel(path, vocab_only=True))
+        app = create_app(Registry([ServedModel("tiny", behind, 0)]), ApiSettings())
+        with run_server(app) as url:
+            async with opened(url, "tiny", vocabulary, kind="afterword", max_waiting=max_waiting) as engine:
+                yield engine
+
+
 ENGINES = [
     pytest.param(open_echo, id="echo"),
     pytest.param(open_llama_f32, id="llama-f32"),
     pytest.param(open_llama_q8, id="llama-q8"),
     pytest.param(open_vllm, id="vllm", marks=pytest.mark.vllm),
+    pytest.param(open_upstream_echo, id="upstream-echo"),
+    pytest.param(open_upstream_llama, id="upstream-llama"),
 ]

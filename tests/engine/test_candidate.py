@@ -208,3 +208,16 @@ def test_candidate_ended_from_outside_lists_tokens_that_began_in_visible_text() 
     assert candidate.accept(0, -1.0, ()) == [chunk("ab", 1, SampledToken(0, 0, -1.0, ()))]
     assert candidate.accept(1, -2.0, ()) == [chunk("c", 2)]
     assert candidate.end() == [chunk("", 2, SampledToken(1, 2, -2.0, ())), Finished(0, "content_filter", 2, -3.0, 2)]
+
+
+def test_who_samples_may_end_it_with_a_reason_of_its_own() -> None:
+    candidate = Candidate(0, generation_request(b"p", stops=("xyz",)), ByteTokenizer())
+    assert candidate.accept(ord("x"), None, ()) == []
+    assert candidate.close("length") == [chunk("x", 1), Finished(0, "length", 1, 0.0, 0)]
+
+
+def test_a_token_without_a_log_probability_is_counted_and_not_listed() -> None:
+    candidate = Candidate(0, generation_request(b"p", logprobs=1), ByteTokenizer())
+    assert candidate.accept_unlisted(ord("x")) == [chunk("x", 1)]
+    assert candidate.accept(ord("y"), -2.0, ()) == [chunk("y", 2, SampledToken(ord("y"), 1, -2.0, ()))]
+    assert candidate.close("stop") == [Finished(0, "stop", 2, -2.0, 1)]

@@ -18,7 +18,7 @@ from starlette.types import Scope
 from afterword.api.auth import grant_of, permitted
 from afterword.api.dialect import OPENAI, SCALE_GP, Dialect
 from afterword.api.disconnect import unless_client_leaves
-from afterword.api.errors import describe, report
+from afterword.api.errors import REPORTED, describe, report
 from afterword.api.exchange import Exchange, exchange_of
 from afterword.api.intake import read_object
 from afterword.api.render import AnswerHead, BodyRenderer, ChunkRenderer, new_head
@@ -166,6 +166,6 @@ async def _render(job: Job, deltas: AsyncIterator[Delta]) -> AsyncGenerator[byte
 
 def _error_frame(error: Exception, scope: Scope) -> bytes:
     failure = describe(error, scope)
-    if failure.status == 500:
+    if failure.status in REPORTED:
         report(error, exchange_of(scope).request_id)
     return frame(failure.body())

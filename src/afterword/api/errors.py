@@ -20,10 +20,15 @@ from afterword.errors import (
     NotAuthenticated,
     NotPermitted,
     Overloaded,
+    UpstreamFailed,
+    UpstreamTimedOut,
 )
 
 INVALID = "invalid_request_error"
 SERVER = "server_error"
+
+REPORTED = frozenset({500, 502, 504})
+"""Statuses whose cause only the log tells."""
 
 
 class Refused(Exception):
@@ -74,9 +79,8 @@ def describe(error: Exception, scope: Scope) -> Failure:
             return Failure(404, str(error), param="model", code="model_not_found")
         case LimitExceeded():
             return Failure(429, str(error), type=error.kind, code="rate_limit_exceeded", headers=_when(error))
-        case Overloaded():
-            later = (("retry-after", str(error.retry_after)),)
-            return Failure(503, str(error), type=SERVER, code="overloaded", headers=later)
+        case Overloaded() | UpstreamFailed():
+            return _of_servers(error)
         case Refused():
             return Failure(error.status, str(error), headers=_UNREAD if error.status in (408, 413) else ())
         case HTTPException():
@@ -92,6 +96,18 @@ def _when(error: LimitExceeded) -> tuple[tuple[str, str], ...]:
     return (("retry-after", str(error.retry_after)),)
 
 
+def _of_servers(error: Overloaded | UpstreamFailed) -> Failure:
+    """What is no mistake of the client's and no secret: this server is full, or the one behind it does not answer."""
+    match error:
+        case Overloaded():
+            later = (("retry-after", str(error.retry_after)),)
+            return Failure(503, str(error), type=SERVER, code="overloaded", headers=later)
+        case UpstreamTimedOut():
+            return Failure(504, str(error), type=SERVER, code="upstream_timed_out")
+        case UpstreamFailed():
+            return Failure(502, str(error), type=SERVER, code="upstream_failed")
+
+
 def _of_routing(error: HTTPException, scope: Scope) -> Failure:
     headers = tuple((error.headers or {}).items())
     if error.status_code == 405:
@@ -103,8 +119,12 @@ def _of_routing(error: HTTPException, scope: Scope) -> Failure:
 
 
 def report(error: Exception, request_id: str) -> None:
-    """Log the cause of a 500 under the request's id; the client learns none of it."""
-    structlog.get_logger("afterword.api").error("request failed", request_id=request_id, exc_info=error)
+    """Log the cause of a failure of ours or of an upstream's under the request's id; the client learns none of it."""
+    log = structlog.get_logger("afterword.api")
+    if isinstance(error, UpstreamFailed):
+        log.error("upstream failed", request_id=request_id, detail=error.detail)
+    else:
+        log.error("request failed", request_id=request_id, exc_info=error)
 
 
 class FailureMiddleware:
@@ -135,7 +155,7 @@ class FailureMiddleware:
             exchange_of(scope).left = True
         except Exception as error:
             failure = describe(error, scope)
-            if failure.status == 500:
+            if failure.status in REPORTED:
                 report(error, exchange_of(scope).request_id)
             if begun:
                 raise

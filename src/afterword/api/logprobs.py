@@ -4,10 +4,11 @@ Numbers come from the engine and are passed on bit by bit; only the form is deci
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TypedDict
+from typing import Protocol, TypedDict
 
 from afterword.api.wire import finite
 from afterword.completions.assemble import Echo
+from afterword.completions.request import Completion
 from afterword.engine.events import SampledToken
 from afterword.tokens import Tokenizer
 
@@ -32,11 +33,34 @@ class PromptToken(TypedDict):
 PromptLogprobs = list[dict[str, PromptToken] | None]
 
 
+class Spelling(Protocol):
+    """How tokens are written: a tokenizer writes them as text."""
+
+    def spell(self, token: int) -> str:
+        """What stands for the token."""
+        ...
+
+
+class IdSpelling:
+    """Tokens written by number, so that no two are alike (`return_tokens_as_token_ids`)."""
+
+    def spell(self, token: int) -> str:
+        """See `Spelling`."""
+        return f"token_id:{token}"
+
+
+def format_of(completion: Completion, tokenizer: Tokenizer) -> "LogprobFormat":
+    """Log-probabilities as a request wants them."""
+    return LogprobFormat(tokenizer, IdSpelling() if completion.tokens_as_ids else None)
+
+
 class LogprobFormat:
     """Spells tokens and lays out the objects of one request; remembers spellings, so long prompts stay cheap."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, names: Spelling | None = None) -> None:
+        """`names`: how the legacy object writes tokens, None: as text."""
         self._tokenizer = tokenizer
+        self._names = tokenizer if names is None else names
         self._spelled: dict[int, str] = {}
 
     def legacy(self, echo: Echo | None, tokens: Sequence[SampledToken], k: int) -> Logprobs:
@@ -74,10 +98,10 @@ class LogprobFormat:
         return [None, *(self._ranked(top, actual) for actual, top in _rows(echo, k))]
 
     def spell(self, token: int) -> str:
-        """The token's text as log-probabilities show it (SPEC section 4)."""
+        """The token as the legacy object shows it (SPEC section 4)."""
         spelled = self._spelled.get(token)
         if spelled is None:
-            spelled = self._spelled[token] = self._tokenizer.spell(token)
+            spelled = self._spelled[token] = self._names.spell(token)
         return spelled
 
     def _top(self, top: Iterable[tuple[int, float]], actual: tuple[int, float]) -> dict[str, float]:
@@ -96,7 +120,7 @@ class LogprobFormat:
             entries[str(token)] = {
                 "logprob": finite(logprob),
                 "rank": ranks.get(token, len(top) + 1),
-                "decoded_token": self.spell(token),
+                "decoded_token": self._tokenizer.spell(token),
             }
         return entries
 

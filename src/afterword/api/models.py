@@ -13,6 +13,7 @@ from afterword.api.auth import grant_of, permitted
 from afterword.api.schema import MODEL_DOCS, MODELS_DOCS
 from afterword.api.settings import serving
 from afterword.api.wire import json_response
+from afterword.engine.base import UNKNOWN_CONTEXT
 from afterword.models import ServedModel
 
 router = APIRouter(tags=["models"])
@@ -54,7 +55,7 @@ def model_facts(served: ServedModel) -> dict[str, Any]:
     can = engine.capabilities
     infill = engine.tokenizer.infill
     return {
-        "max_model_len": can.context,
+        "max_model_len": None if can.context == UNKNOWN_CONTEXT else can.context,
         "aliases": list(served.aliases),
         "system_fingerprint": engine.fingerprint,
         "capabilities": {
@@ -63,6 +64,8 @@ def model_facts(served: ServedModel) -> dict[str, Any]:
             "reproducible": can.reproducible,
             "prefix_cache": can.prefix_cache,
             "n_streams": can.n_streams,
+            "exact_tokens": can.exact_tokens,
+            "lacks": sorted(can.lacks),
         },
         "infill_tokens": None
         if infill is None

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from afterword.api.logprobs import LogprobFormat
+from afterword.api.logprobs import LogprobFormat, format_of
 from afterword.api.sse import frame
 from afterword.api.wire import dumps
 from afterword.completions.assemble import Choice, Delta, Usage
@@ -48,7 +48,7 @@ class ChunkRenderer:
     def __init__(self, head: AnswerHead, completion: Completion, tokenizer: Tokenizer) -> None:
         self._logprobs = completion.logprobs
         self._prompt_logprobs = completion.prompt_logprobs
-        self._format = LogprobFormat(tokenizer)
+        self._format = format_of(completion, tokenizer)
         self._before = b'{"id":%b,"object":"text_completion","created":%d,"choices":[' % (dumps(head.id), head.created)
         self._after = b'],"model":%b,"system_fingerprint":%b' % (dumps(head.model), dumps(head.system_fingerprint))
         self._usage_in_each = completion.continuous_usage
@@ -102,7 +102,7 @@ class BodyRenderer:
 
     def body(self, choices: list[Choice], usage: Usage) -> bytes:
         """The whole body. `choices` are in index order."""
-        form = LogprobFormat(self.tokenizer)
+        form = format_of(self.completion, self.tokenizer)
         return dumps(
             {
                 "id": self.head.id,

@@ -31,7 +31,7 @@ def ref(name: str) -> dict[str, Any]:
 
 
 _MODEL_FACTS: dict[str, Any] = {
-    "max_model_len": _COUNT,
+    "max_model_len": _or_null(_COUNT),
     "aliases": _array(STRING),
     "system_fingerprint": STRING,
     "capabilities": _object(
@@ -41,6 +41,8 @@ _MODEL_FACTS: dict[str, Any] = {
             "reproducible": _FLAG,
             "prefix_cache": _FLAG,
             "n_streams": _COUNT,
+            "exact_tokens": _FLAG,
+            "lacks": _array(STRING),
         }
     ),
     "infill_tokens": _or_null(_object({"prefix": _COUNT, "suffix": _COUNT, "middle": _COUNT})),
@@ -156,7 +158,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "Tokens": _object(
         {
             "count": _COUNT,
-            "max_model_len": _COUNT,
+            "max_model_len": _or_null(_COUNT),
             "tokens": _array(_COUNT),
             "token_strs": _or_null(_array(STRING)),
         }
@@ -171,7 +173,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
             "pad_token": _or_null(STRING),
             "add_bos_token": _FLAG,
             "vocab_size": _COUNT,
-            "model_max_length": _COUNT,
+            "model_max_length": _or_null(_COUNT),
             "chat_template": _or_null(STRING),
         }
     ),

@@ -15,6 +15,7 @@ from afterword.api.intake import read_object
 from afterword.api.schema import DETOKENIZE_DOCS, TOKENIZE_DOCS, TOKENIZER_INFO_DOCS
 from afterword.api.settings import serving
 from afterword.api.wire import json_response
+from afterword.engine.base import UNKNOWN_CONTEXT
 from afterword.errors import InvalidRequest
 from afterword.models import ServedModel
 from afterword.tokens import Tokenizer, visible_bytes
@@ -41,7 +42,7 @@ async def tokenize(request: Request) -> Response:
     return json_response(
         {
             "count": len(tokens),
-            "max_model_len": served.engine.capabilities.context,
+            "max_model_len": _context(served),
             "tokens": tokens,
             "token_strs": [tokenizer.spell(token) for token in tokens] if spelled else None,
         }
@@ -61,7 +62,7 @@ async def detokenize(request: Request) -> Response:
 @router.get("/tokenizer_info", **TOKENIZER_INFO_DOCS)
 async def tokenizer_info(request: Request) -> Response:
     """Names of the special tokens and the chat template; `?model=` chooses the model."""
-    served = permitted(serving(request).registry.get(request.query_params.get("model")), request.scope)
+    served = _with_tokenizer(permitted(serving(request).registry.get(request.query_params.get("model")), request.scope))
     tokenizer = served.engine.tokenizer
     return json_response(
         {
@@ -71,7 +72,7 @@ async def tokenizer_info(request: Request) -> Response:
             "pad_token": _name(tokenizer, tokenizer.pad_id),
             "add_bos_token": tokenizer.add_bos,
             "vocab_size": tokenizer.n_vocab,
-            "model_max_length": served.engine.capabilities.context,
+            "model_max_length": _context(served),
             "chat_template": tokenizer.chat_template,
         }
     )
@@ -83,7 +84,22 @@ async def _read(request: Request) -> tuple[ServedModel, dict[str, Any]]:
     model = data.get("model")
     if model is not None and not isinstance(model, str):
         raise InvalidRequest("'model' must be a string.", param="model", code="invalid_type")
-    return permitted(serve.registry.get(model), request.scope), data
+    return _with_tokenizer(permitted(serve.registry.get(model), request.scope)), data
+
+
+def _with_tokenizer(served: ServedModel) -> ServedModel:
+    if not served.engine.capabilities.exact_tokens:
+        raise InvalidRequest(
+            f"The tokens of the model '{served.name}' are not known here: it runs at the vendor '{served.vendor}', and "
+            "no `tokenizer` is configured for it.",
+            param="model",
+        )
+    return served
+
+
+def _context(served: ServedModel) -> int | None:
+    context = served.engine.capabilities.context
+    return None if context == UNKNOWN_CONTEXT else context
 
 
 def _flag(data: dict[str, Any], name: str, *, default: bool) -> bool:

@@ -40,6 +40,8 @@ def _row(model: ModelConfig) -> tuple[str, ...]:
     aliases = ", ".join(model.aliases) or "-"
     if model.path == ECHO:
         return model.name, aliases, "-", "-", "-", "no"
+    if model.path is None:
+        return model.name, aliases, f"at {', '.join(model.vendors)}", "-", "-", "-"
     file = model_file(model.path)
     header = read_header(file)
     context = "?" if header.trained_context is None else str(header.trained_context)

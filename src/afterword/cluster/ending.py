@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from afterword.engine.events import Chunk, Event, Finished, PromptDone
+from afterword.engine.events import Chunk, Counted, Event, Finished, PromptDone
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class CandidateEnds:
 
     def passes(self, event: Event) -> bool:
         """Count an event of the source; False if its candidate was ended before."""
-        if isinstance(event, PromptDone):
+        if isinstance(event, PromptDone | Counted):
             return True
         counts = self._counts[event.index]
         if counts.finished:

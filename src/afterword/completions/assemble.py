@@ -9,7 +9,7 @@ from typing import assert_never
 
 from afterword.completions.rank import best_first
 from afterword.completions.request import Completion, Prompt
-from afterword.engine.events import Chunk, Event, Finished, PromptDone, PromptScores, SampledToken
+from afterword.engine.events import Chunk, Counted, Event, Finished, PromptDone, PromptScores, SampledToken
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,11 @@ class Assembler:
     def __init__(self, completion: Completion) -> None:
         self._completion = completion
         self._candidates = [[_Candidate() for _ in range(request.n_candidates)] for request in completion.generations]
-        self._prompt_tokens = sum(len(request.prompt) for request in completion.generations)
-        self._completion_tokens = 0
-        self._cached_tokens = 0
+        self._usage = Usage(sum(len(request.prompt) for request in completion.generations), 0, 0)
+        self._completed = [0] * len(completion.generations)
+        """Completion tokens of each prompt, as far as `_usage` counts them."""
+        self._is_counted = [False] * len(completion.generations)
+        """An upstream's own count stands for all completion tokens of the prompt, also for those still to come."""
 
     def fold(self, prompt_index: int, event: Event) -> list[Delta]:
         """Take one event; return the deltas it makes final (none while best_of still compares candidates).
@@ -81,21 +83,41 @@ class Assembler:
                 return self._chunk(prompt_index, event)
             case Finished():
                 return self._finished(prompt_index, event)
+            case Counted():
+                return []
             case _:
                 assert_never(event)
 
     def usage(self) -> Usage:
         """Counts so far; final once every candidate has finished."""
-        return Usage(self._prompt_tokens, self._completion_tokens, self._cached_tokens)
+        return self._usage
 
     def count(self, prompt_index: int, event: Event) -> None:
         """Let an event's tokens count without making anything of it: nobody is there to read."""
         if isinstance(event, PromptDone):
-            self._cached_tokens += event.n_cached
+            self._add(cached=event.n_cached)
+            return
+        if isinstance(event, Counted):
+            self._recount(prompt_index, event)
             return
         candidate = self._candidates[prompt_index][event.index]
-        self._completion_tokens += event.n_tokens - candidate.n_tokens
+        if not self._is_counted[prompt_index]:
+            self._completed[prompt_index] += event.n_tokens - candidate.n_tokens
+            self._add(completion=event.n_tokens - candidate.n_tokens)
         candidate.n_tokens = event.n_tokens
+
+    def _recount(self, prompt_index: int, counted: Counted) -> None:
+        if counted.n_prompt is not None:
+            self._add(prompt=counted.n_prompt - len(self._completion.generations[prompt_index].prompt))
+        if counted.n_cached is not None:
+            self._add(cached=counted.n_cached)
+        if counted.n_completion is not None:
+            self._add(completion=counted.n_completion - self._completed[prompt_index])
+            self._is_counted[prompt_index] = True
+
+    def _add(self, *, prompt: int = 0, completion: int = 0, cached: int = 0) -> None:
+        now = self._usage
+        self._usage = Usage(now.prompt_tokens + prompt, now.completion_tokens + completion, now.cached_tokens + cached)
 
     def _echoes(self, prompt_index: int, scores: PromptScores | None) -> list[Delta]:
         """The first delta of each choice of a prompt, if the request shows anything of the prompt."""

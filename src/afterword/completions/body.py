@@ -104,6 +104,9 @@ class CompletionBody(BaseModel):
     prompt_logprobs: int | None = Field(
         default=None, ge=0, description="Log-probabilities of the prompt, beside the choice."
     )
+    return_tokens_as_token_ids: bool = Field(
+        default=False, description="Log-probabilities name each token `token_id:N`."
+    )
 
 
 def parse_body(data: object, *, strict: bool) -> CompletionBody:

@@ -42,6 +42,8 @@ class Completion:
     include_obfuscation: bool
     seed: int
     user: str | None
+    tokens_as_ids: bool = False
+    """`logprobs` names tokens by their ids."""
 
     @property
     def most_tokens(self) -> int:

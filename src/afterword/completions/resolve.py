@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from afterword.completions.body import CompletionBody, StreamOptions
 from afterword.completions.fields import PromptItem
 from afterword.completions.infill import infill
+from afterword.completions.lacking import refuse_lacking
 from afterword.completions.prompts import PromptRules, begins_with_bos, check_ids, read_prompt, text_of_ids
 from afterword.completions.request import Completion, Prompt
+from afterword.engine.base import UNKNOWN_CONTEXT, Capabilities
 from afterword.engine.request import GenerationRequest, Sampling
 from afterword.errors import ContextExceeded, InvalidRequest
 from afterword.models import ServedModel
@@ -36,6 +38,7 @@ def resolve(body: CompletionBody, served: ServedModel, limits: Limits) -> Comple
     """The request, decided. Raises `InvalidRequest`, among them `ContextExceeded`."""
     best_of = _best_of(body)
     _check_size(len(body.prompt) * best_of, limits)
+    refuse_lacking(body, best_of, served)
     _check_logprobs(body, served, limits)
     _check_suffix(body)
     seed = secrets.randbits(63) if body.seed is None else body.seed
@@ -50,7 +53,7 @@ def resolve(body: CompletionBody, served: ServedModel, limits: Limits) -> Comple
     generations: list[GenerationRequest] = []
     for number, item in enumerate(body.prompt):
         prompt, pending = _prompt(item, body.suffix, served, rules)
-        _check_context(prompt, body.max_tokens, served.engine.capabilities.context)
+        _check_context(prompt, body.max_tokens, served.engine.capabilities)
         prompts.append(prompt)
         generations.append(
             replace(pattern, prompt=prompt.tokens, prompt_index=number, text_offset=len(prompt.text), pending=pending)
@@ -69,6 +72,7 @@ def resolve(body: CompletionBody, served: ServedModel, limits: Limits) -> Comple
         include_usage=options.include_usage,
         continuous_usage=options.continuous_usage_stats,
         include_obfuscation=options.include_obfuscation,
+        tokens_as_ids=body.return_tokens_as_token_ids,
         seed=seed,
         user=body.user,
     )
@@ -123,10 +127,13 @@ def _check_suffix(body: CompletionBody) -> None:
         raise InvalidRequest("'suffix' cannot be combined with 'truncate_prompt_tokens'.", param="suffix")
 
 
-def _check_context(prompt: Prompt, max_tokens: int, context: int) -> None:
+def _check_context(prompt: Prompt, max_tokens: int, can: Capabilities) -> None:
+    """Where tokens or context are not known, the server that knows them checks."""
+    if not can.exact_tokens or can.context == UNKNOWN_CONTEXT:
+        return
     n_prompt = len(prompt.tokens)
-    if n_prompt + max_tokens > context:
-        raise ContextExceeded(limit=context, prompt_tokens=n_prompt, max_tokens=max_tokens)
+    if n_prompt + max_tokens > can.context:
+        raise ContextExceeded(limit=can.context, prompt_tokens=n_prompt, max_tokens=max_tokens)
 
 
 def _pattern(body: CompletionBody, tokenizer: Tokenizer, best_of: int, seed: int) -> GenerationRequest:

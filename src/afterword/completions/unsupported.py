@@ -75,8 +75,6 @@ UNSUPPORTED: dict[str, tuple[object, ...]] = {
     "guidance_scale": (1,),
     "cfg_scale": (1,),
     "negative_prompt": (),
-    # another shape of the answer
-    "return_tokens_as_token_ids": (False,),
 }
 """Field name -> values that change nothing, beside null and empty. Numbers compare by value: 1 is 1.0."""
 

@@ -3,8 +3,8 @@
 Whatever implements it passes `tests/contract/`. Engines are created by `models.py` and owned by the application.
 """
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -27,6 +27,50 @@ class Capabilities:
     """Reuses the common prefix of earlier prompts."""
     n_streams: int
     """Sequences that can run at once."""
+    exact_tokens: bool = True
+    """The tokenizer is the model's own. If not, its ids mean nothing to the model and its counts are estimates."""
+    lacks: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Features (`FEATURES`) that a request may not use with this model, each with the rest of the sentence
+    "The model ... does not support it: " that says why or what to do."""
+
+
+FEATURES = (
+    "token_prompts",
+    "logprobs",
+    "prompt_logprobs",
+    "best_of",
+    "logit_bias",
+    "penalties",
+    "seed",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "ignore_eos",
+    "min_tokens",
+    "stop_token_ids",
+    "add_special_tokens",
+    "skip_special_tokens",
+    "truncate_prompt_tokens",
+)
+"""What an engine may lack."""
+
+UNKNOWN_CONTEXT = 0
+"""`Capabilities.context` of a model whose context only the server behind it knows; that server checks it."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamStats:
+    """One server behind an engine."""
+
+    vendor: str
+    breaker: str
+    """`closed`: it is asked. `open`: it has failed and rests. `half_open`: one request tries it."""
+    requests: int
+    """Prompts sent to it."""
+    failures: int
+    """Prompts that it failed to answer."""
+    retries: int
+    """Attempts to send one again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +78,7 @@ class EngineStats:
     """A snapshot, published by the engine after each step and readable from any thread."""
 
     state: str = "loading"
-    """`loading`, `ready`, `failed` or `closed`."""
+    """`loading`, `ready`, `unreachable` (no server behind it takes requests), `failed` or `closed`."""
     running: int = 0
     """Sequences that hold a stream."""
     waiting: int = 0
@@ -54,6 +98,10 @@ class EngineStats:
     """Sequences whose reader left before they had ended."""
     queue_seconds: float = 0.0
     """Recent average of the time a sequence waited for a stream."""
+    upstreams: tuple[UpstreamStats, ...] = ()
+    """The servers behind it, in the order in which they are asked."""
+    fallbacks: int = 0
+    """Prompts that were passed on to the next of several places."""
 
 
 class Generation(Protocol):
@@ -91,8 +139,14 @@ class Engine(Protocol):
 
     tokenizer: Tokenizer
     capabilities: Capabilities
-    fingerprint: str
-    """`fp_` + 10 hex digits over everything that decides the numbers (SPEC section 3)."""
+
+    @property
+    def fingerprint(self) -> str:
+        """`fp_` + 10 hex digits over everything that decides the numbers (SPEC section 3).
+
+        That of a server elsewhere may change when the server does.
+        """
+        ...
 
     def generate(self, request: GenerationRequest) -> Generation:
         """Queue the request at once. Raises `Overloaded` or `EngineFailed` instead of waiting."""

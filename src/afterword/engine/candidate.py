@@ -57,6 +57,20 @@ class Candidate:
         listed = self._listed(token_id, logprob, top)
         if token_id in self._request.end_ids:
             return self._end_at_token(listed)
+        return self._grow(token_id, listed)
+
+    def accept_unlisted(self, token_id: int) -> list[Event]:
+        """Take a sampled token whose log-probability nobody knows: its text and its count, without listing it."""
+        assert not self.finished, "the candidate has ended"
+        return self._grow(token_id, None)
+
+    def close(self, reason: str) -> list[Event]:
+        """End a candidate because whoever samples says so, for a `reason` that its tokens do not show."""
+        assert not self.finished, "the candidate has ended"
+        n_visible = self._stream.n_visible
+        return [*self._chunks(self._stream.flush(), n_visible), self._finish(reason)]
+
+    def _grow(self, token_id: int, listed: SampledToken | None) -> list[Event]:
         self.n_tokens += 1
         piece = visible_piece(self._tokenizer, token_id, skip_special_tokens=self._request.skip_special_tokens)
         n_visible = self._stream.n_visible
@@ -101,20 +115,22 @@ class Candidate:
         return Finished(self.index, reason, self.n_tokens, self._sum_logprob, self._n_scored)
 
     def _chunks(self, visible: Visible[SampledToken], start: int) -> list[Event]:
-        """Chunks of at most one token (SPEC section 3), cut where the next token starts.
+        return chunks_of(visible, start, self.index, self.n_tokens)
 
-        `start` is where `visible.text` starts, counted like `offset`.
-        """
-        text, tokens = visible.text, visible.tokens
-        if not text and not tokens:
-            return []
-        if len(tokens) <= 1:
-            return [Chunk(self.index, text, tokens, self.n_tokens)]
-        # The first token may have begun in text that was visible earlier, hence the lower bound.
-        cuts = [0, *(max(token.offset - start, 0) for token in tokens[1:]), len(text)]
-        return [
-            Chunk(self.index, text[cuts[i] : cuts[i + 1]], (token,), self.n_tokens) for i, token in enumerate(tokens)
-        ]
+
+def chunks_of(visible: Visible[SampledToken], start: int, index: int, n_tokens: int) -> list[Event]:
+    """Chunks of at most one token (SPEC section 3) of candidate `index`, cut where the next token starts.
+
+    `start` is where `visible.text` starts, in code points from the start of the prompt.
+    """
+    text, tokens = visible.text, visible.tokens
+    if not text and not tokens:
+        return []
+    if len(tokens) <= 1:
+        return [Chunk(index, text, tokens, n_tokens)]
+    # The first token may have begun in text that was visible earlier, hence the lower bound.
+    cuts = [0, *(max(token.offset - start, 0) for token in tokens[1:]), len(text)]
+    return [Chunk(index, text[cuts[i] : cuts[i + 1]], (token,), n_tokens) for i, token in enumerate(tokens)]
 
 
 def _joined(first: Visible[SampledToken], last: Visible[SampledToken]) -> Visible[SampledToken]:

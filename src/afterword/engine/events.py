@@ -1,7 +1,8 @@
 """Everything an engine can say about one prompt.
 
 Order for each prompt: `PromptDone` once, before anything else; then, for each candidate, `Chunk`s in order and
-`Finished` last. Candidates interleave. Joining all chunks of a candidate gives its whole text and tokens.
+`Finished` last. Candidates interleave. Joining all chunks of a candidate gives its whole text and tokens. `Counted` may
+come once between the first event and the last.
 """
 
 from dataclasses import dataclass
@@ -74,4 +75,16 @@ class Finished:
     """How many tokens `sum_logprob` adds up."""
 
 
-Event = PromptDone | Chunk | Finished
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What another server counted for the prompt, known only when its answer is over. None: earlier events stand."""
+
+    n_prompt: int | None
+    """Prompt tokens."""
+    n_cached: int | None
+    """Those of them that were not computed, beyond what `PromptDone` says."""
+    n_completion: int | None
+    """Tokens sampled for all candidates together, end-of-text tokens excluded."""
+
+
+Event = PromptDone | Chunk | Finished | Counted

@@ -23,8 +23,10 @@ def memory_budget(memory: int | Share) -> int:
     return int(free_memory() * memory.fraction) if isinstance(memory, Share) else memory
 
 
-def model_file(path: str) -> Path:
+def model_file(path: str | None) -> Path:
     """The GGUF file a model's `path` stands for. Raises `ConfigurationError` if there is none."""
+    if path is None:
+        raise ConfigurationError("The model has no file: it is run by vendors.")
     if path == DEFAULT_MODEL.name:
         return _packaged_file()
     file = Path(path)
@@ -38,7 +40,7 @@ def load_echo(model: ModelConfig, engine: EngineConfig) -> ServedModel:
     """The echo engine."""
     context = {} if model.context is None else {"context": model.context}
     echo = EchoEngine(n_streams=model.parallel, max_waiting=engine.max_waiting, **context)
-    return ServedModel(model.name, echo, int(time.time()), model.aliases, card=_card(model))
+    return ServedModel(model.name, echo, int(time.time()), model.aliases, card=configured_card(model))
 
 
 def load_llama(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedModel:
@@ -60,11 +62,11 @@ def load_llama(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedM
         )
     )
     status = file.stat()
-    card = {"path": str(file), "size_bytes": status.st_size, **_card(model)}
+    card = {"path": str(file), "size_bytes": status.st_size, **configured_card(model)}
     return ServedModel(model.name, loaded, int(status.st_mtime), model.aliases, card=card)
 
 
-def _card(model: ModelConfig) -> dict[str, object]:
+def configured_card(model: ModelConfig) -> dict[str, object]:
     """What the configuration itself adds to a model's card; `completions/infill.py` reads the template there."""
     return {} if model.infill_template is None else {"infill_template": model.infill_template}
 

@@ -1,8 +1,11 @@
 """Every configured model as a registry: who loads which."""
 
+from collections.abc import Mapping
+
 from afterword.config import Config, EngineConfig
-from afterword.defaults import ECHO, LLAMA
+from afterword.defaults import ECHO, LLAMA, LOCAL
 from afterword.loading.embedded import load_echo, load_llama, memory_budget
+from afterword.loading.upstream import Vendor, load_upstream, open_vendors
 from afterword.model_config import ModelConfig
 from afterword.models import Registry, ServedModel
 
@@ -12,12 +15,20 @@ def load_registry(config: Config) -> Registry:
 
     The memory budget is divided evenly among the models that need any.
     """
-    embedded = [model for model in config.models if model.engine == LLAMA]
+    embedded = [model for model in config.models if model.engine == LLAMA and LOCAL in model.vendors]
     budget = memory_budget(config.engine.memory) // max(1, len(embedded))
-    return Registry([_load(model, config.engine, budget) for model in config.models])
+    vendors = open_vendors(config.vendors, config.engine)
+    return Registry([_load(model, config.engine, vendors, budget) for model in config.models])
 
 
-def _load(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedModel:
+def _load(model: ModelConfig, engine: EngineConfig, vendors: Mapping[str, Vendor], budget: int) -> ServedModel:
+    local = _load_here(model, engine, budget) if LOCAL in model.vendors else None
+    if local is not None and len(model.vendors) == 1:
+        return local
+    return load_upstream(model, vendors, local)
+
+
+def _load_here(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedModel:
     if model.engine == ECHO:
         return load_echo(model, engine)
     return load_llama(model, engine, budget)

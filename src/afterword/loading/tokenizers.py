@@ -1,17 +1,21 @@
 """A model's tokenizer without its engine, for who runs the engine elsewhere."""
 
 from afterword.defaults import ECHO
+from afterword.errors import ConfigurationError
 from afterword.loading.embedded import model_file
 from afterword.model_config import ModelConfig
 from afterword.tokens import ByteTokenizer, Tokenizer
 
 
 def load_tokenizer(model: ModelConfig) -> Tokenizer:
-    """The tokenizer of a configured model. Raises `ConfigurationError` if its file cannot be read."""
-    if model.engine == ECHO:
+    """The tokenizer of a configured model. Raises `ConfigurationError` if it has none, or its file cannot be read."""
+    source = model.path if model.tokenizer is None else model.tokenizer
+    if source is None:
+        raise ConfigurationError(f"The model {model.name!r} has no tokenizer: configure the path of one.")
+    if source == ECHO:
         return ByteTokenizer()
-    # Here and not above: the library behind it takes a second to load.
+    # Here and not above: the library behind it takes a second to load and is not needed to serve other models.
     from afterword.engine.llama.binding import LlamaModel
     from afterword.engine.llama.vocabulary import Vocabulary
 
-    return Vocabulary(LlamaModel(model_file(model.path), vocab_only=True))
+    return Vocabulary(LlamaModel(model_file(source), vocab_only=True))

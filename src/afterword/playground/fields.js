@@ -40,6 +40,7 @@ export const SET_BY_PAGE = {
   stream_options: "Asks for the token counts.",
   echo: "On when the text is scored.",
   prompt_logprobs: "Not needed: scoring uses echo.",
+  return_tokens_as_token_ids: "Off: the page shows text.",
 };
 
 /** Presets that come along. */

@@ -1,0 +1,176 @@
+"""One model at several places: each is asked when those before it fail, as long as nothing of the answer has come.
+
+Knows no kind of engine: whatever keeps the protocol can be a member, and takes itself out of the way while it fails by
+refusing at once. All members share a tokenizer.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from afterword.engine.base import UNKNOWN_CONTEXT, Capabilities, Engine, EngineStats, Generation
+from afterword.engine.events import Event
+from afterword.engine.request import GenerationRequest
+from afterword.errors import AfterwordError, EngineFailed, Overloaded
+
+_log = structlog.get_logger("afterword.fallback")
+
+_STATES = ("ready", "loading", "unreachable", "failed", "closed")
+"""From the best to the worst: the whole is as well as its best member."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One place where the model is."""
+
+    name: str
+    engine: Engine
+
+
+class FallbackEngine:
+    """An `Engine` over others, which it owns."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        """`members`: at least two, in the order in which they are asked."""
+        self._members = tuple(members)
+        self.tokenizer = members[0].engine.tokenizer
+        self.capabilities = _common([member.engine.capabilities for member in members])
+        self._answering = members[0]
+        """Who has last begun an answer."""
+        self._n_fallbacks = 0
+
+    @property
+    def fingerprint(self) -> str:
+        """See `Engine.fingerprint`: of the member that has last begun an answer."""
+        return self._answering.engine.fingerprint
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        """See `Engine.generate`."""
+        generation = _FallbackGeneration(self, request, self._members)
+        generation.start()
+        return generation
+
+    def reserve(self, n_sequences: int) -> None:
+        """See `Engine.reserve`: one member with room is enough."""
+        refusals: list[Overloaded] = []
+        for member in self._members:
+            try:
+                return member.engine.reserve(n_sequences)
+            except Overloaded as refusal:
+                refusals.append(refusal)
+        raise refusals[0]
+
+    def stats(self) -> EngineStats:
+        """See `Engine.stats`: sums, and the members' own servers one after the other."""
+        all_stats = [member.engine.stats() for member in self._members]
+        return EngineStats(
+            state=min((stats.state for stats in all_stats), key=_STATES.index),
+            running=sum(stats.running for stats in all_stats),
+            waiting=sum(stats.waiting for stats in all_stats),
+            steps=sum(stats.steps for stats in all_stats),
+            prompt_tokens=sum(stats.prompt_tokens for stats in all_stats),
+            prefill_tokens=sum(stats.prefill_tokens for stats in all_stats),
+            cached_tokens=sum(stats.cached_tokens for stats in all_stats),
+            completion_tokens=sum(stats.completion_tokens for stats in all_stats),
+            streams_free=sum(stats.streams_free for stats in all_stats),
+            streams_idle=sum(stats.streams_idle for stats in all_stats),
+            cancelled=sum(stats.cancelled for stats in all_stats),
+            queue_seconds=max(stats.queue_seconds for stats in all_stats),
+            upstreams=tuple(upstream for stats in all_stats for upstream in stats.upstreams),
+            fallbacks=self._n_fallbacks,
+        )
+
+    async def aclose(self) -> None:
+        """See `Engine.aclose`."""
+        for member in self._members:
+            await member.engine.aclose()
+
+    def note_answer(self, member: Member) -> None:
+        """`member` has begun an answer."""
+        self._answering = member
+
+    def note_fallback(self, member: Member, error: AfterwordError) -> None:
+        """`member` is passed over because of `error`."""
+        self._n_fallbacks += 1
+        _log.warning("passed on to the next vendor", vendor=member.name, detail=getattr(error, "detail", str(error)))
+
+
+class _FallbackGeneration:
+    """A generation by the first member that begins one."""
+
+    def __init__(self, engine: FallbackEngine, request: GenerationRequest, members: Sequence[Member]) -> None:
+        self._engine = engine
+        self._request = request
+        self._left = list(members)
+        """Members that were not asked yet."""
+        self._member: Member
+        self._generation: Generation
+        self._events: AsyncIterator[Event]
+        self._begun = False
+
+    def start(self) -> None:
+        """Submit to the next member that takes it. Raises what the last one raises if none does."""
+        while True:
+            self._member = self._left.pop(0)
+            try:
+                self._generation = self._member.engine.generate(self._request)
+                return
+            except (EngineFailed, Overloaded) as error:
+                if not self._left:
+                    raise
+                self._engine.note_fallback(self._member, error)
+
+    async def __aenter__(self) -> Self:
+        await self._enter()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._generation.__aexit__(kind, error, trace)
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        while True:
+            try:
+                event = await anext(self._events)
+            except (EngineFailed, Overloaded) as error:
+                if self._begun or not self._left:
+                    raise
+                self._engine.note_fallback(self._member, error)
+                await self._generation.__aexit__(type(error), error, error.__traceback__)
+                self.start()
+                await self._enter()
+                continue
+            if not self._begun:
+                self._begun = True
+                self._engine.note_answer(self._member)
+            return event
+
+    def end(self, index: int) -> None:
+        """See `Generation.end`."""
+        self._generation.end(index)
+
+    async def _enter(self) -> None:
+        await self._generation.__aenter__()
+        self._events = aiter(self._generation)
+
+
+def _common(members: Sequence[Capabilities]) -> Capabilities:
+    """What every member can do."""
+    contexts = [can.context for can in members if can.context != UNKNOWN_CONTEXT]
+    return Capabilities(
+        context=min(contexts, default=UNKNOWN_CONTEXT),
+        max_logprobs=min(can.max_logprobs for can in members),
+        # Which of them answers is nobody's to say, and their numbers differ.
+        reproducible=False,
+        prefix_cache=all(can.prefix_cache for can in members),
+        n_streams=sum(can.n_streams for can in members),
+        exact_tokens=all(can.exact_tokens for can in members),
+        lacks={feature: why for can in reversed(members) for feature, why in can.lacks.items()},
+    )

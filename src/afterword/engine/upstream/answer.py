@@ -1,0 +1,196 @@
+"""One prompt's answer as it comes in: the prompt's scores first, each candidate by its voice, the counts at the end.
+
+Keeps the order of `events.py` whatever order the upstream's requests answer in. Knows no connection.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from afterword.engine.events import Counted, Event, Finished, PromptDone, PromptScores
+from afterword.engine.request import GenerationRequest
+from afterword.engine.upstream.asking import Ask
+from afterword.engine.upstream.reply import ChoiceDelta, Counts, Entry, MalformedReply, Reply
+from afterword.engine.upstream.spelling import Spelling
+from afterword.engine.upstream.voices import Voice
+
+
+class Answer:
+    """See above. Used from the event loop."""
+
+    def __init__(
+        self,
+        request: GenerationRequest,
+        voices: Sequence[Voice],
+        spelling: Spelling | None,
+        post: Callable[[Sequence[Event]], None],
+    ) -> None:
+        """`spelling`: None without a tokenizer, when no prompt is scored. `post`: takes events in order."""
+        self._request = request
+        self._voices = voices
+        self._spelling = spelling
+        self._post = post
+        self._scores = _Scores(request)
+        self._held: list[Event] | None = []
+        """Events that wait until the prompt is done; None once it is."""
+        self._last: Finished | None = None
+        """The end of the last candidate, which waits for the counts."""
+        self._to_skip: dict[int, int] = {}
+        """Entries of the echoed prompt that are still to come, by candidate."""
+        self._n_asks = 0
+        self._ended_there: set[int] = set()
+        """Candidates that have ended upstream."""
+        self._counts: dict[int, Counts] = {}
+        """What each request's upstream counted, by its first candidate."""
+
+    @property
+    def n_tokens(self) -> int:
+        """Completion tokens of all candidates so far."""
+        return sum(voice.n_tokens for voice in self._voices)
+
+    @property
+    def n_unfinished(self) -> int:
+        """Candidates that have not ended."""
+        return sum(not voice.finished for voice in self._voices)
+
+    def expect(self, ask: Ask) -> None:
+        """A request goes out."""
+        self._n_asks += 1
+        self._to_skip |= dict.fromkeys(ask.candidates, ask.n_echoed)
+
+    def take(self, ask: Ask, reply: Reply) -> None:
+        """One event of the answer to `ask`. Raises `MalformedReply`."""
+        if reply.counts is not None:
+            # A server that counts in every chunk counts on; one that counts once does so in the last.
+            self._counts[ask.candidates[0]] = reply.counts
+        for delta in reply.choices:
+            if delta.index >= len(ask.candidates):
+                raise MalformedReply(
+                    f"there is a choice of index {delta.index} where {len(ask.candidates)} were asked for"
+                )
+            self._take_delta(ask.candidates[delta.index], delta)
+        if self._request.prompt_logprobs is None:
+            self._prompt_done(None)
+
+    def is_wasted(self, ask: Ask) -> bool:
+        """Whether the upstream goes on with candidates of `ask` though all of them have ended here."""
+        return self._is_over(ask) and not self._ended_there.issuperset(ask.candidates)
+
+    def check_whole(self, ask: Ask) -> None:
+        """The upstream has closed. Raises `MalformedReply` if something is missing."""
+        if self._request.max_tokens > 0 and not self._is_over(ask):
+            raise MalformedReply("the answer ended before every choice had a finish_reason")
+        if self._held is not None and 0 in ask.candidates:
+            raise MalformedReply("the answer ended before the prompt's log-probabilities had come")
+
+    def end_candidate(self, index: int) -> None:
+        """End one candidate from outside; one that has ended already stays as it is."""
+        voice = self._voices[index]
+        if not voice.finished:
+            self._heard(voice, voice.end())
+
+    def end(self, *, exact: bool) -> Counted:
+        """Everything has been said: post the counts and the last end. Gives back the counts.
+
+        `exact`: prompt and completion were counted here, by tokens.
+        """
+        assert self._held is None, "the prompt has been done"
+        counted = self._counted(exact=exact)
+        self._post([counted])
+        if self._request.max_tokens == 0:
+            self._post([Finished(index, "length", 0, 0.0, 0) for index in range(self._request.n_candidates)])
+        elif self._last is not None:
+            self._post([self._last])
+        return counted
+
+    def _is_over(self, ask: Ask) -> bool:
+        return all(self._voices[candidate].finished for candidate in ask.candidates)
+
+    def _take_delta(self, candidate: int, delta: ChoiceDelta) -> None:
+        n_skipped = min(self._to_skip[candidate], len(delta.entries))
+        self._to_skip[candidate] -= n_skipped
+        if n_skipped > 0:
+            if candidate == 0:
+                self._score(delta.entries[:n_skipped])
+            delta = ChoiceDelta(delta.index, delta.text, delta.entries[n_skipped:], delta.finish_reason)
+        voice = self._voices[candidate]
+        if delta.finish_reason is not None or voice.n_tokens + len(delta.entries) >= self._request.max_tokens:
+            self._ended_there.add(candidate)
+        if self._request.max_tokens == 0 or voice.finished:
+            return
+        self._heard(voice, voice.take(delta))
+
+    def _heard(self, voice: Voice, events: list[Event]) -> None:
+        if voice.finished and self.n_unfinished == 0:
+            last = events.pop()
+            assert isinstance(last, Finished)
+            self._last = last
+        self._tell(events)
+
+    def _score(self, entries: Sequence[Entry]) -> None:
+        assert self._spelling is not None, "only what has a tokenizer scores prompts"
+        for entry in entries:
+            self._scores.add(entry, self._spelling)
+        if self._scores.is_complete:
+            self._prompt_done(self._scores.done())
+
+    def _prompt_done(self, scores: PromptScores | None) -> None:
+        if self._held is None:
+            return
+        held, self._held = self._held, None
+        self._post([PromptDone(0, scores), *held])
+
+    def _tell(self, events: list[Event]) -> None:
+        if self._held is not None:
+            self._held += events
+        elif events:
+            self._post(events)
+
+    def _counted(self, *, exact: bool) -> Counted:
+        first = self._counts.get(0, Counts(None, None, None))
+        if exact:
+            return Counted(None, first.n_cached, None)
+        totals = [count.n_completion for count in self._counts.values()]
+        known = [total for total in totals if total is not None]
+        is_whole = len(known) == self._n_asks and self._request.max_tokens > 0
+        return Counted(first.n_prompt, first.n_cached, sum(known) if is_whole else None)
+
+
+class _Scores:
+    """The prompt's log-probabilities, an entry a token."""
+
+    def __init__(self, request: GenerationRequest) -> None:
+        self._prompt = request.prompt
+        self._k = 0 if request.prompt_logprobs is None else request.prompt_logprobs
+        self._n = 0
+        self._logprobs: list[float] = []
+        self._tops: list[tuple[tuple[int, float], ...]] = []
+
+    @property
+    def is_complete(self) -> bool:
+        """Every token of the prompt has its entry."""
+        return self._n == len(self._prompt)
+
+    def add(self, entry: Entry, spelling: Spelling) -> None:
+        """The entry of the next token. Raises `MalformedReply` if it is another token's."""
+        sent = self._prompt[self._n]
+        if not spelling.may_mean(entry.token, sent):
+            raise MalformedReply(
+                f"the echoed prompt has {entry.token.spelled!r} at place {self._n}, where token {sent} was sent"
+            )
+        self._n += 1
+        if self._n == 1:
+            return
+        top = spelling.likeliest(entry, self._k)
+        if entry.logprob is None or (self._k > 0 and not top):
+            raise MalformedReply(f"the prompt's token at place {self._n - 1} has no log-probabilities")
+        self._logprobs.append(entry.logprob)
+        # Two tokens that are spelled alike share an entry; the row is filled up with its last.
+        self._tops.append(top + top[-1:] * (self._k - len(top)))
+
+    def done(self) -> PromptScores:
+        """All of them."""
+        shape = (len(self._prompt) - 1, self._k)
+        ids = np.array([[token for token, _ in top] for top in self._tops], dtype=np.int32).reshape(shape)
+        values = np.array([[value for _, value in top] for top in self._tops], dtype=np.float64).reshape(shape)
+        return PromptScores(np.array(self._logprobs, dtype=np.float64), ids, values)

@@ -1,0 +1,79 @@
+"""What an upstream says of a model before it is asked for anything: its context, its fingerprint, its promises.
+
+Asked once, at start, and never needed: what is not said is taken from the configuration or left open.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import orjson
+
+from afterword.engine.upstream.link import request_headers
+from afterword.engine.upstream.settings import VendorSettings
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What is known; None where nothing was said."""
+
+    context: int | None = None
+    fingerprint: str | None = None
+    reproducible: bool = False
+    problem: str | None = None
+    """Why nothing could be learned, for the log."""
+
+
+def ask_about(vendor: VendorSettings, model: str) -> About:
+    """Ask, within the vendor's time to connect for each question. Never raises. Blocks: not for the event loop."""
+    patience = vendor.patience.connect
+    try:
+        with httpx.Client(headers=request_headers(vendor), timeout=patience) as client:
+            card = _card(_json(client.get(f"{vendor.url}/models")), model)
+            if vendor.kind == "afterword":
+                card = _json(client.get(f"{vendor.url}/models/{model}"))
+            slot = _slot(client, vendor) if vendor.kind == "llama-server" else {}
+    except httpx.HTTPError as error:
+        return About(problem=f"it did not answer: {error!r}")
+    except ValueError as error:
+        return About(problem=str(error))
+    fingerprint = card.get("system_fingerprint")
+    return About(
+        context=_count(slot.get("n_ctx")) or _count(card.get("max_model_len")),
+        fingerprint=fingerprint if isinstance(fingerprint, str) else None,
+        reproducible=_object(card.get("capabilities")).get("reproducible") is True,
+    )
+
+
+def _card(listing: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """The entry of the model, the only one where there is one: llama-server answers to any name."""
+    found = listing.get("data")
+    cards = [_object(card) for card in found] if isinstance(found, list) else []
+    named = [card for card in cards if card.get("id") == model]
+    if named:
+        return named[0]
+    if len(cards) == 1:
+        return cards[0]
+    names = ", ".join(str(card.get("id")) for card in cards[:10])
+    raise ValueError(f"it has no model {model!r}; it has {names or 'none'}")
+
+
+def _slot(client: httpx.Client, vendor: VendorSettings) -> dict[str, Any]:
+    """How llama-server runs one sequence; it may be set up not to tell."""
+    response = client.get(vendor.url.removesuffix("/v1") + "/props")
+    return _object(_json(response).get("default_generation_settings")) if response.is_success else {}
+
+
+def _json(response: httpx.Response) -> dict[str, Any]:
+    if not response.is_success:
+        raise ValueError(f"{response.request.url.path} was answered with HTTP status {response.status_code}")
+    return _object(orjson.loads(response.content))
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

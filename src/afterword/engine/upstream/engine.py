@@ -1,0 +1,308 @@
+"""The engine that is another server: a prompt becomes HTTP requests, their answers become events.
+
+Everything runs on the event loop, a task a prompt. A prompt waits for room at its vendor, is sent, and is given up the
+moment its reader leaves. What fails is counted by a breaker, and while that is open nobody is kept waiting.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import structlog
+
+from afterword.engine.base import Capabilities, EngineStats, Generation, UpstreamStats
+from afterword.engine.candidate import new_candidates
+from afterword.engine.events import Finished, PromptDone
+from afterword.engine.mailbox import Mailbox, MailboxGeneration
+from afterword.engine.request import GenerationRequest
+from afterword.engine.upstream.answer import Answer
+from afterword.engine.upstream.asking import Ask, Target, plan
+from afterword.engine.upstream.breaker import Breaker
+from afterword.engine.upstream.failures import Sizes
+from afterword.engine.upstream.learned import LearnedTokenizer
+from afterword.engine.upstream.link import Link
+from afterword.engine.upstream.reply import MalformedReply, Reply
+from afterword.engine.upstream.room import Room, Ticket
+from afterword.engine.upstream.spelling import Spelling
+from afterword.engine.upstream.voices import TextVoice, TokenVoice, Voice
+from afterword.errors import AfterwordError, EngineFailed, InvalidRequest, Overloaded, UpstreamFailed
+from afterword.text.stops import StopAutomaton
+from afterword.tokens import Tokenizer
+
+_log = structlog.get_logger("afterword.upstream")
+
+_WAIT_MEMORY = 0.9
+"""Weight of the past in the average waiting time."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamModel:
+    """Everything an engine is made of, put together by `loading/upstream.py`."""
+
+    target: Target
+    tokenizer: Tokenizer
+    """The model's own if `target.exact`, else a `LearnedTokenizer`."""
+    capabilities: Capabilities
+    fingerprint: str
+    """What the upstream says of itself, empty if nothing."""
+
+
+class UpstreamEngine:
+    """An `Engine`."""
+
+    def __init__(self, model: UpstreamModel, room: Room, now: Callable[[], float]) -> None:
+        """`room`: of the vendor, shared by its models. `now`: a clock in seconds for the breaker."""
+        self.tokenizer = model.tokenizer
+        self.capabilities = model.capabilities
+        self._target = model.target
+        self._spelling = Spelling(model.tokenizer) if model.target.exact else None
+        self._their_fingerprint = model.fingerprint
+        self._link = Link(model.target.vendor)
+        self._room = room
+        self._breaker = Breaker(model.target.vendor.caution, now)
+        self._jobs: dict[_Job, asyncio.Task[None]] = {}
+        self._watch: asyncio.Task[None] | None = None
+        self._closed = False
+        self._counts = _Counts()
+
+    @property
+    def fingerprint(self) -> str:
+        """See `Engine.fingerprint`: of the server, the model, and what the server last said of itself."""
+        parts = (self._target.vendor.url, self._target.model, self._their_fingerprint)
+        return "fp_" + hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:10]
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        """See `Engine.generate`."""
+        if self._closed:
+            raise EngineFailed("The engine is closed.")
+        self._check_breaker()
+        loop = asyncio.get_running_loop()
+        mailbox = Mailbox(loop, request.n_candidates)
+        job = _Job(request, mailbox, self._room.enter(request.n_candidates))
+        self._jobs[job] = loop.create_task(self._run(job))
+        return MailboxGeneration(
+            mailbox, on_close=lambda: self._cancel(job), on_end=lambda index: self._end(job, index)
+        )
+
+    def reserve(self, n_sequences: int) -> None:
+        """See `Engine.reserve`."""
+        self._room.reserve(n_sequences)
+
+    def stats(self) -> EngineStats:
+        """See `Engine.stats`. Prompt tokens without a tokenizer are those that the upstream has counted."""
+        counts, jobs = self._counts, list(self._jobs)
+        n_running = sum(job.request.n_candidates for job in jobs if job.ticket.admitted.done())
+        breaker = self._breaker.state
+        state = "unreachable" if breaker == "open" else "ready"
+        return EngineStats(
+            state="closed" if self._closed else state,
+            running=n_running,
+            waiting=sum(job.request.n_candidates for job in jobs) - n_running,
+            prompt_tokens=counts.prompt_tokens,
+            prefill_tokens=counts.prompt_tokens - counts.cached_tokens,
+            cached_tokens=counts.cached_tokens,
+            completion_tokens=counts.completion_tokens,
+            streams_free=max(0, self.capabilities.n_streams - n_running),
+            cancelled=counts.cancelled,
+            queue_seconds=counts.queue_seconds,
+            upstreams=(
+                UpstreamStats(
+                    self._target.vendor.name, breaker, counts.requests, counts.failures, self._link.n_retries
+                ),
+            ),
+        )
+
+    async def aclose(self) -> None:
+        """See `Engine.aclose`. Whoever still reads gets `EngineFailed`."""
+        self._closed = True
+        tasks = list(self._jobs.values())
+        for job in list(self._jobs):
+            job.mailbox.fail(EngineFailed("The engine was closed before the completion was done."))
+            self._leave(job)
+        if self._watch is not None:
+            tasks.append(self._watch)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._link.aclose()
+
+    def _check_breaker(self) -> None:
+        wait = self._breaker.wait
+        if wait > 0:
+            raise Overloaded("The server that runs this model does not answer; it is left alone.", retry_after=wait)
+
+    def _cancel(self, job: "_Job") -> None:
+        """Forget a job whose reader has left; its task may never have started."""
+        task = self._jobs.get(job)
+        if task is not None:
+            self._counts.cancelled += job.n_unfinished
+            task.cancel()
+            self._leave(job)
+
+    def _end(self, job: "_Job", index: int) -> None:
+        """See `Generation.end`. The upstream is not told, unless it was the last candidate that ran."""
+        task, answer = self._jobs.get(job), job.answer
+        if task is None or answer is None:
+            return
+        answer.end_candidate(index)
+        if answer.n_unfinished == 0:
+            self._close_answer(job, answer)
+            task.cancel()
+            self._leave(job)
+
+    def _leave(self, job: "_Job") -> None:
+        if self._jobs.pop(job, None) is not None and job.answer is not None:
+            self._counts.completion_tokens += job.answer.n_tokens
+        self._room.leave(job.ticket)
+
+    async def _run(self, job: "_Job") -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            queued_at = loop.time()
+            await job.ticket.admitted
+            self._counts.waited(loop.time() - queued_at)
+            await self._complete(job)
+        except AfterwordError as error:
+            job.mailbox.fail(error)
+        except Exception as error:  # whatever it is, the reader must hear of it and the others go on
+            failure = EngineFailed("The engine could not finish this completion.")
+            failure.__cause__ = error
+            job.mailbox.fail(failure)
+        finally:
+            self._leave(job)
+
+    async def _complete(self, job: "_Job") -> None:
+        request = job.request
+        if self._target.exact and request.max_tokens == 0 and request.prompt_logprobs is None:
+            # Nothing is asked that is not known here.
+            self._counts.prompt_tokens += len(request.prompt)
+            ends = [Finished(index, "length", 0, 0.0, 0) for index in range(request.n_candidates)]
+            job.mailbox.post([PromptDone(0, None), *ends])
+            return
+        answer = job.answer = Answer(request, self._voices(request), self._spelling, job.mailbox.post)
+        await self._ask_carefully(plan(request, self._target), answer, request)
+        self._close_answer(job, answer)
+
+    def _close_answer(self, job: "_Job", answer: Answer) -> None:
+        """Tell what is left to tell, and count."""
+        counted = answer.end(exact=self._target.exact)
+        self._counts.prompt_tokens += len(job.request.prompt) if counted.n_prompt is None else counted.n_prompt
+        self._counts.cached_tokens += 0 if counted.n_cached is None else counted.n_cached
+
+    def _voices(self, request: GenerationRequest) -> list[Voice]:
+        if self._spelling is not None:
+            candidates = new_candidates(request, self.tokenizer)
+            return [TokenVoice(each, request, self.tokenizer, self._spelling) for each in candidates]
+        assert isinstance(self.tokenizer, LearnedTokenizer)
+        stops = StopAutomaton(request.stops, include_stop=request.include_stop)
+        return [TextVoice(index, request, self.tokenizer, stops) for index in range(request.n_candidates)]
+
+    async def _ask_carefully(self, asks: list[Ask], answer: Answer, request: GenerationRequest) -> None:
+        """Ask, and tell the breaker how it went."""
+        self._check_breaker()
+        self._breaker.enter()
+        self._counts.requests += 1
+        try:
+            await self._ask_all(asks, answer, request)
+        except UpstreamFailed as failure:
+            self._counts.failures += 1
+            self._breaker.fail()
+            self._rest_if_open(failure)
+            raise
+        except InvalidRequest:
+            # It takes a working server to find a mistake.
+            self._breaker.succeed()
+            raise
+        finally:
+            self._breaker.abandon()
+
+    async def _ask_all(self, asks: list[Ask], answer: Answer, request: GenerationRequest) -> None:
+        """All requests of a prompt at once. The first failure ends the others."""
+        for ask in asks:
+            answer.expect(ask)
+        if len(asks) == 1:
+            await self._ask(asks[0], answer, request)
+            return
+        try:
+            async with asyncio.TaskGroup() as group:
+                for ask in asks:
+                    group.create_task(self._ask(ask, answer, request))
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+
+    async def _ask(self, ask: Ask, answer: Answer, request: GenerationRequest) -> None:
+        sizes = Sizes(len(request.prompt) if self._target.exact else None, request.max_tokens)
+        try:
+            async with aclosing(self._link.replies(ask.body, sizes)) as replies:
+                async for reply in replies:
+                    self._heard(reply)
+                    answer.take(ask, reply)
+                    if answer.is_wasted(ask):
+                        return
+            answer.check_whole(ask)
+        except MalformedReply as error:
+            raise UpstreamFailed(str(error)) from None
+
+    def _heard(self, reply: Reply) -> None:
+        """Something has come: the server works."""
+        if self._breaker.state != "closed":
+            _log.info("upstream answers again", vendor=self._target.vendor.name, model=self._target.model)
+        self._breaker.succeed()
+        if reply.fingerprint is not None:
+            self._their_fingerprint = reply.fingerprint
+
+    def _rest_if_open(self, failure: UpstreamFailed) -> None:
+        if self._breaker.state != "open":
+            return
+        _log.warning(
+            "upstream is left alone",
+            vendor=self._target.vendor.name,
+            model=self._target.model,
+            seconds=self._breaker.wait,
+            detail=failure.detail,
+        )
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.get_running_loop().create_task(self._watch_health())
+
+    async def _watch_health(self) -> None:
+        """Ask an upstream that rests how it is, and let a request try as soon as it says well."""
+        while self._breaker.state == "open":
+            await asyncio.sleep(self._target.vendor.caution.health_interval)
+            if self._breaker.state == "open" and await self._link.is_healthy():
+                self._breaker.heal()
+
+
+class _Job:
+    """One prompt from `generate` to its end."""
+
+    __slots__ = ("answer", "mailbox", "request", "ticket")
+
+    def __init__(self, request: GenerationRequest, mailbox: Mailbox, ticket: Ticket) -> None:
+        self.request = request
+        self.mailbox = mailbox
+        self.ticket = ticket
+        self.answer: Answer | None = None
+
+    @property
+    def n_unfinished(self) -> int:
+        """Candidates that have not ended."""
+        return self.request.n_candidates if self.answer is None else self.answer.n_unfinished
+
+
+class _Counts:
+    """The running totals of `EngineStats`."""
+
+    def __init__(self) -> None:
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.completion_tokens = 0
+        self.cancelled = 0
+        self.requests = 0
+        self.failures = 0
+        self.queue_seconds = 0.0
+
+    def waited(self, seconds: float) -> None:
+        """Count one prompt's wait for its places."""
+        self.queue_seconds = _WAIT_MEMORY * self.queue_seconds + (1 - _WAIT_MEMORY) * seconds

@@ -1,0 +1,52 @@
+"""The data of server-sent events out of the bytes of a response. Knows nothing of what they say.
+
+Lines end in LF, CR or CRLF; comments and fields other than `data` are skipped; a line may come in many pieces.
+"""
+
+from collections.abc import AsyncIterator
+
+MAX_EVENT_BYTES = 64 * 2**20
+"""An event that goes on for longer is no answer: it would fill the memory."""
+
+
+class EventTooLong(Exception):
+    """An event is longer than `MAX_EVENT_BYTES`."""
+
+
+async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The data of each event that has any; several data lines are joined by line feeds. Raises `EventTooLong`.
+
+    What stands after the last blank line is an event too: some servers leave the end out.
+    """
+    data: list[bytes] = []
+    async for line in _lines(chunks):
+        if line == b"":
+            if data:
+                yield b"\n".join(data)
+                data = []
+            continue
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            data.append(value.removeprefix(b" "))
+    if data:
+        yield b"\n".join(data)
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    rest = bytearray()
+    ended_in_cr = False
+    async for chunk in chunks:
+        # A CR at the end of the last chunk has ended a line already; an LF right after it belongs to it.
+        new = chunk.removeprefix(b"\n") if ended_in_cr else chunk
+        ended_in_cr = chunk.endswith(b"\r") if chunk else ended_in_cr
+        rest += new
+        if len(rest) > MAX_EVENT_BYTES:
+            raise EventTooLong
+        if b"\n" not in new and b"\r" not in new:
+            continue
+        lines = rest.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        rest = lines.pop()
+        for line in lines:
+            yield bytes(line)
+    if rest:
+        yield bytes(rest)

@@ -1,0 +1,176 @@
+"""The HTTP connection to one upstream: sends a request, gives its events, closes when nobody reads on.
+
+Owns time-outs, retries and what a failure on the way is to our client. Knows nothing of candidates or tokens.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+import httpx
+import orjson
+
+from afterword.engine.upstream.event_stream import EventTooLong, events
+from afterword.engine.upstream.failures import MAY_PASS, Sizes, failure_of_event, failure_of_status, retry_after
+from afterword.engine.upstream.reply import MalformedReply, Reply, ReplyError, parse_event
+from afterword.engine.upstream.settings import VendorSettings
+from afterword.errors import AfterwordError, UpstreamFailed, UpstreamTimedOut
+
+DONE = b"[DONE]"
+MAX_ERROR_BYTES = 64 * 2**10
+KEEPALIVE_SECONDS = 4.0
+"""Shorter than the five seconds after which common servers close an idle connection: a request must not meet that."""
+FIRST_PAUSE = 0.2
+LONGEST_PAUSE = 5.0
+"""Seconds between attempts: doubled each time, up to this. A server that asks for more is not tried again."""
+
+
+class _Rebuff(Exception):
+    """An attempt failed before anything came."""
+
+    def __init__(self, error: AfterwordError, *, again: bool, after: float = 0.0) -> None:
+        """`again`: trying again may help and does no harm. `after`: seconds that the server asks for before that."""
+        super().__init__(str(error))
+        self.error = error
+        self.again = again
+        self.after = after
+
+
+class Link:
+    """See above. Made anywhere, used on one event loop."""
+
+    def __init__(self, vendor: VendorSettings) -> None:
+        self._vendor = vendor
+        self._patience = vendor.patience
+        self.n_retries = 0
+        """Attempts beyond the first of each request."""
+        self._client = httpx.AsyncClient(
+            headers=request_headers(vendor),
+            timeout=httpx.Timeout(None, connect=vendor.patience.connect),
+            limits=httpx.Limits(
+                max_connections=None,
+                max_keepalive_connections=vendor.max_concurrent,
+                keepalive_expiry=KEEPALIVE_SECONDS,
+            ),
+        )
+
+    async def replies(self, body: Mapping[str, Any], sizes: Sizes) -> AsyncGenerator[Reply, None]:
+        """The events of the answer to `body`; close the generator to have the upstream stop.
+
+        Raises what our client is to be told: `InvalidRequest`, `Overloaded`, `UpstreamFailed`.
+        """
+        content = orjson.dumps(body)
+        async with AsyncExitStack() as stack:
+            data, later = await self._begin(content, sizes, stack)
+            while data is not None and data != DONE:
+                yield _parsed(data, sizes)
+                data = await self._next(later)
+
+    async def is_healthy(self) -> bool:
+        """Whether the server answers the question that its kind answers cheaply."""
+        try:
+            response = await self._client.get(health_url(self._vendor), timeout=self._patience.connect)
+        except httpx.HTTPError:
+            return False
+        return response.is_success
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+    async def _begin(
+        self, content: bytes, sizes: Sizes, stack: AsyncExitStack
+    ) -> tuple[bytes | None, AsyncIterator[bytes]]:
+        """The first event and an iterator of the others, once an attempt has brought one; `stack` closes it."""
+        pause = FIRST_PAUSE
+        for attempt in range(self._patience.retries + 1):
+            try:
+                return await self._attempt(content, sizes, stack)
+            except _Rebuff as rebuff:
+                if attempt == self._patience.retries or not rebuff.again or rebuff.after > LONGEST_PAUSE:
+                    raise rebuff.error from None
+                wait = max(rebuff.after, pause * random.uniform(0.5, 1.5))
+            self.n_retries += 1
+            await asyncio.sleep(wait)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _attempt(
+        self, content: bytes, sizes: Sizes, stack: AsyncExitStack
+    ) -> tuple[bytes | None, AsyncIterator[bytes]]:
+        async with AsyncExitStack() as own:
+            try:
+                async with asyncio.timeout(self._patience.first_event):
+                    url = f"{self._vendor.url}/completions"
+                    response = await own.enter_async_context(self._client.stream("POST", url, content=content))
+                    if response.status_code != httpx.codes.OK:
+                        raise await _rebuff(response, sizes)
+                    later = _events(response)
+                    first = await anext(later, None)
+            except TimeoutError:
+                raise _Rebuff(UpstreamTimedOut(f"no event in {self._patience.first_event} s"), again=False) from None
+            except httpx.ConnectTimeout as error:
+                raise _Rebuff(UpstreamTimedOut(f"no connection: {error!r}"), again=True) from None
+            except httpx.ConnectError as error:
+                raise _Rebuff(UpstreamFailed(f"no connection: {error!r}"), again=True) from None
+            except (httpx.HTTPError, httpx.InvalidURL, EventTooLong) as error:
+                raise _Rebuff(UpstreamFailed(f"broken before the first event: {error!r}"), again=False) from None
+            stack.push_async_callback(own.pop_all().aclose)
+            return first, later
+
+    async def _next(self, later: AsyncIterator[bytes]) -> bytes | None:
+        try:
+            async with asyncio.timeout(self._patience.idle):
+                return await anext(later, None)
+        except TimeoutError:
+            raise UpstreamTimedOut(f"no further event in {self._patience.idle} s") from None
+        except (httpx.HTTPError, EventTooLong) as error:
+            raise UpstreamFailed(f"broken in the middle: {error!r}") from None
+
+
+def request_headers(vendor: VendorSettings) -> dict[str, str]:
+    """What goes with every request to a vendor; its own headers win."""
+    headers = {"content-type": "application/json", "user-agent": "afterword"}
+    if vendor.api_key is not None:
+        headers["authorization"] = f"Bearer {vendor.api_key}"
+    return headers | {name.lower(): value for name, value in vendor.headers.items()}
+
+
+def health_url(vendor: VendorSettings) -> str:
+    """Where to ask a vendor whether it is well; hosted ones have no other cheap question than for their models."""
+    if vendor.kind == "openai":
+        return f"{vendor.url}/models"
+    return vendor.url.removesuffix("/v1") + "/health"
+
+
+async def _rebuff(response: httpx.Response, sizes: Sizes) -> _Rebuff:
+    body = b""
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > MAX_ERROR_BYTES:
+            break
+    status = response.status_code
+    error = failure_of_status(status, response.headers, body, sizes)
+    asked_for = retry_after(response.headers) if "retry-after" in response.headers else 0
+    return _Rebuff(error, again=status in MAY_PASS, after=asked_for)
+
+
+async def _events(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The events of a stream; an answer in one piece is one event."""
+    if response.headers.get("content-type", "").startswith("application/json"):
+        yield await response.aread()
+        return
+    async for data in events(response.aiter_bytes()):
+        yield data
+
+
+def _parsed(data: bytes, sizes: Sizes) -> Reply:
+    try:
+        event = parse_event(data)
+    except MalformedReply as error:
+        raise UpstreamFailed(str(error)) from None
+    if isinstance(event, ReplyError):
+        raise failure_of_event(event, sizes)
+    return event

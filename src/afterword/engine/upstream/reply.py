@@ -1,0 +1,197 @@
+r"""One event of an upstream's answer, from JSON into values. Knows both shapes that log-probabilities come in.
+
+The legacy shape is `{tokens, token_logprobs, top_logprobs}`; llama-server sends that of chat completions,
+`{content: [{id, token, bytes, logprob, top_logprobs}]}`. Whatever does not fit raises `MalformedReply`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+
+class MalformedReply(Exception):
+    """The upstream sent something that is no completion. The message says what, for the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A token as the upstream writes it."""
+
+    spelled: str
+    r"""Its text, `bytes:\xNN...`, or `token_id:N`."""
+    id: int | None = None
+    piece: bytes | None = None
+    """The bytes of it, where the upstream says them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One listed token."""
+
+    token: Named
+    logprob: float | None
+    """None for the first token of a prompt."""
+    top: tuple[tuple[Named, float], ...]
+    """As many as the upstream lists, in its order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceDelta:
+    """What one event adds to one choice."""
+
+    index: int
+    text: str
+    entries: tuple[Entry, ...]
+    finish_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The upstream's own token counts; None where it says nothing."""
+
+    n_prompt: int | None
+    n_cached: int | None
+    n_completion: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One event."""
+
+    choices: tuple[ChoiceDelta, ...]
+    counts: Counts | None
+    fingerprint: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyError:
+    """An error that the upstream sent as an event, or as a body."""
+
+    message: str
+    param: str | None
+    code: str | None
+    kind: str | None
+    """Its `type`."""
+    status: int | None
+    """The HTTP status it names, if it names one."""
+    numbers: Mapping[str, int]
+    """Whatever whole numbers come with it, such as the sizes of prompt and context."""
+
+
+def parse_event(data: bytes) -> Reply | ReplyError:
+    """The event that `data` spells. Raises `MalformedReply`."""
+    try:
+        event = orjson.loads(data)
+    except ValueError:
+        raise MalformedReply(f"an event is not JSON: {data[:200]!r}") from None
+    if not isinstance(event, dict):
+        raise MalformedReply(f"an event is not an object: {data[:200]!r}")
+    if event.get("error") is not None or event.get("object") == "error":
+        return parse_error(event)
+    fingerprint = event.get("system_fingerprint")
+    try:
+        choices = tuple(_choice(choice) for choice in event.get("choices") or ())
+        counts = None if event.get("usage") is None else _counts(event["usage"])
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise MalformedReply(f"an event has not the shape of a completion ({error!r}): {data[:200]!r}") from error
+    return Reply(choices, counts, fingerprint if isinstance(fingerprint, str) else None)
+
+
+def parse_error(event: Mapping[str, Any]) -> ReplyError:
+    """The error in an error body: `{"error": {...}}`, `{"error": "text"}`, or the bare object of older servers."""
+    error = event.get("error", event)
+    if not isinstance(error, dict):
+        return ReplyError(str(error), None, None, None, None, {})
+    code = error.get("code")
+    return ReplyError(
+        message=str(error.get("message", "")),
+        param=_text(error.get("param")),
+        code=_text(code),
+        kind=_text(error.get("type")),
+        status=code if _is_count(code) else None,
+        numbers={name: value for name, value in error.items() if _is_count(value)},
+    )
+
+
+def _choice(choice: dict[str, Any]) -> ChoiceDelta:
+    text = choice.get("text")
+    return ChoiceDelta(
+        index=_count(choice.get("index", 0)),
+        text="" if text is None else _checked_text(text),
+        entries=_entries(choice.get("logprobs")),
+        finish_reason=_text(choice.get("finish_reason")),
+    )
+
+
+def _entries(logprobs: dict[str, Any] | None) -> tuple[Entry, ...]:
+    if logprobs is None:
+        return ()
+    if logprobs.get("content") is not None:
+        return tuple(_chat_entry(entry) for entry in logprobs["content"])
+    tokens: list[str] = logprobs.get("tokens") or []
+    values: Sequence[float | None] = logprobs["token_logprobs"] if tokens else ()
+    tops: Sequence[dict[str, float] | None] = logprobs.get("top_logprobs") or [None] * len(tokens)
+    return tuple(
+        Entry(Named(_checked_text(token)), None if value is None else _logprob(value), _legacy_top(top))
+        for token, value, top in zip(tokens, values, tops, strict=True)
+    )
+
+
+def _legacy_top(top: dict[str, float] | None) -> tuple[tuple[Named, float], ...]:
+    return () if top is None else tuple((Named(token), _logprob(value)) for token, value in top.items())
+
+
+def _chat_entry(entry: dict[str, Any]) -> Entry:
+    top = tuple((_chat_token(one), _logprob(one["logprob"])) for one in entry.get("top_logprobs") or ())
+    return Entry(_chat_token(entry), _logprob(entry["logprob"]), top)
+
+
+def _chat_token(entry: dict[str, Any]) -> Named:
+    piece, token_id = entry.get("bytes"), entry.get("id")
+    return Named(
+        _checked_text(entry["token"]),
+        None if token_id is None else _count(token_id),
+        None if piece is None else bytes(piece),
+    )
+
+
+def _counts(usage: dict[str, Any]) -> Counts:
+    details = usage.get("prompt_tokens_details") or {}
+    n_prompt, n_completion, n_cached = (
+        usage.get("prompt_tokens"),
+        usage.get("completion_tokens"),
+        details.get("cached_tokens"),
+    )
+    return Counts(
+        *(None if count is None else _count(count) for count in (n_prompt, n_cached, n_completion)),
+    )
+
+
+def _logprob(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value):
+        raise TypeError(f"{value!r} is no log-probability")
+    return float(value)
+
+
+def _count(value: object) -> int:
+    if not _is_count(value):
+        raise TypeError(f"{value!r} is no count")
+    assert isinstance(value, int)
+    return value
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _checked_text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,65 @@
+r"""Which token of a known vocabulary an upstream means by what it writes.
+
+An id is taken as it is, `token_id:N` too; a text, or `bytes:\xNN...`, is looked up. Where several tokens are spelled
+alike the lowest id is taken: servers that name ids leave no such doubt.
+"""
+
+import re
+
+from afterword.engine.upstream.reply import Entry, MalformedReply, Named
+from afterword.tokens import Tokenizer
+
+_BY_ID = re.compile(r"token_id:([0-9]+)")
+
+
+class Spelling:
+    """The spellings of one vocabulary. Made once a model; used from the event loop."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._by_spelling: dict[str, int] = {}
+        self._by_piece: dict[bytes, int] = {}
+        for token in range(tokenizer.n_vocab):
+            self._by_spelling.setdefault(tokenizer.spell(token), token)
+            self._by_piece.setdefault(tokenizer.piece(token), token)
+
+    def id_of(self, token: Named) -> int:
+        """Its id. Raises `MalformedReply` for one that is not in the vocabulary: another tokenizer is behind it."""
+        found = token.id
+        if found is None:
+            by_id = _BY_ID.fullmatch(token.spelled)
+            found = int(by_id[1]) if by_id is not None else self._by_spelling.get(token.spelled)
+        if found is None or found >= self._tokenizer.n_vocab:
+            raise MalformedReply(
+                f"the token {token.spelled!r} (id {token.id}) is not in the configured tokenizer's vocabulary"
+            )
+        return found
+
+    def may_mean(self, token: Named, expected: int) -> bool:
+        """Whether what is written can be the token `expected`."""
+        if token.id is None and _BY_ID.fullmatch(token.spelled) is None:
+            return token.spelled == self._tokenizer.spell(expected)
+        return self.id_of(token) == expected
+
+    def likeliest(self, entry: Entry, k: int) -> tuple[tuple[int, float], ...]:
+        """The k likeliest of the tokens listed with `entry`, likeliest first, ties by id."""
+        listed = sorted(((self.id_of(token), value) for token, value in entry.top), key=likeliest_first)
+        return tuple(listed[:k])
+
+    def ids_of(self, piece: bytes) -> list[int]:
+        """Tokens whose bytes make up `piece`, the longest first match each time; bytes without a token are left out."""
+        ids: list[int] = []
+        start = 0
+        while start < len(piece):
+            end = next((end for end in range(len(piece), start, -1) if piece[start:end] in self._by_piece), None)
+            if end is None:
+                start += 1
+                continue
+            ids.append(self._by_piece[piece[start:end]])
+            start = end
+        return ids
+
+
+def likeliest_first(entry: tuple[int, float]) -> tuple[float, int]:
+    """Sorts (id, log-probability) by probability, ties by id."""
+    return (-entry[1], entry[0])

@@ -1,0 +1,95 @@
+"""Models that vendors run: each vendor's engine, and what falls back from one to the next."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from afterword.config import EngineConfig
+from afterword.defaults import ECHO, LOCAL
+from afterword.engine.base import UNKNOWN_CONTEXT, Engine
+from afterword.engine.fallback import FallbackEngine, Member
+from afterword.engine.upstream.asking import Target
+from afterword.engine.upstream.capabilities import upstream_capabilities
+from afterword.engine.upstream.discovery import About, ask_about
+from afterword.engine.upstream.engine import UpstreamEngine, UpstreamModel
+from afterword.engine.upstream.learned import LearnedTokenizer
+from afterword.engine.upstream.room import Room
+from afterword.engine.upstream.settings import VendorSettings
+from afterword.errors import ConfigurationError
+from afterword.gguf_header import read_header
+from afterword.loading.embedded import configured_card, model_file
+from afterword.loading.tokenizers import load_tokenizer
+from afterword.model_config import ModelConfig
+from afterword.models import ServedModel
+from afterword.tokens import Tokenizer
+
+_log = structlog.get_logger("afterword.upstream")
+
+
+@dataclass(frozen=True, slots=True)
+class Vendor:
+    """A configured vendor and the places at it, which all of its models share."""
+
+    settings: VendorSettings
+    room: Room
+
+
+def open_vendors(vendors: tuple[VendorSettings, ...], engine: EngineConfig) -> dict[str, Vendor]:
+    """The vendors by name."""
+    return {vendor.name: Vendor(vendor, Room(vendor.max_concurrent, engine.max_waiting)) for vendor in vendors}
+
+
+def load_upstream(model: ModelConfig, vendors: Mapping[str, Vendor], local: ServedModel | None) -> ServedModel:
+    """The model at its vendors; `local` is the one of them that runs here, if any. Raises `ConfigurationError`."""
+    tokenizer = _tokenizer(model, local)
+    members = [
+        Member(name, local.engine if local is not None and name == LOCAL else _open(model, vendors[name], tokenizer))
+        for name in model.vendors
+    ]
+    engine = members[0].engine if len(members) == 1 else FallbackEngine(members)
+    card = {**configured_card(model), "vendors": list(model.vendors), "upstream_model": _name_there(model)}
+    first = model.vendors[0]
+    return ServedModel(model.name, engine, int(time.time()), model.aliases, owned_by=first, card=card, vendor=first)
+
+
+def _name_there(model: ModelConfig) -> str:
+    return model.name if model.upstream_model is None else model.upstream_model
+
+
+def _open(model: ModelConfig, vendor: Vendor, tokenizer: Tokenizer) -> Engine:
+    settings = vendor.settings
+    exact = not isinstance(tokenizer, LearnedTokenizer)
+    if exact and not (settings.supports.token_prompts and settings.supports.logprobs):
+        raise ConfigurationError(
+            f"The model {model.name!r} has a tokenizer, but its vendor {settings.name!r} takes no token ids or gives "
+            "no log-probabilities (supports.token_prompts, supports.logprobs): leave the tokenizer out."
+        )
+    about = ask_about(settings, _name_there(model))
+    if about.problem is not None:
+        _log.warning("upstream says nothing of a model", vendor=settings.name, model=model.name, detail=about.problem)
+    end_ids = tokenizer.end_ids
+    target = Target(settings, _name_there(model), end_ids, exact)
+    capabilities = upstream_capabilities(
+        settings, context=_context(model, about), exact=exact, reproducible=about.reproducible and exact
+    )
+    upstream = UpstreamModel(target, tokenizer, capabilities, about.fingerprint or "")
+    return UpstreamEngine(upstream, vendor.room, time.monotonic)
+
+
+def _context(model: ModelConfig, about: About) -> int:
+    if model.context is not None:
+        return model.context
+    if about.context is not None:
+        return about.context
+    if model.tokenizer is None or model.tokenizer == ECHO:
+        return UNKNOWN_CONTEXT
+    trained = read_header(model_file(model.tokenizer)).trained_context
+    return UNKNOWN_CONTEXT if trained is None else trained
+
+
+def _tokenizer(model: ModelConfig, local: ServedModel | None) -> Tokenizer:
+    if model.tokenizer is not None:
+        return load_tokenizer(model)
+    return LearnedTokenizer() if local is None else local.engine.tokenizer

@@ -1,0 +1,99 @@
+"""What a model lacks is refused by the name of the field that asks for it, and nothing else is."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.completions.scripted import CAPABILITIES, ScriptedEngine, body, completion
+
+from afterword.completions.lacking import used_features
+from afterword.engine.base import FEATURES, UNKNOWN_CONTEXT
+from afterword.errors import ContextExceeded, InvalidRequest
+from afterword.models import ServedModel
+
+USES: dict[str, tuple[dict[str, Any], str]] = {
+    "token_prompts": ({"prompt": ["a", [1, 2]][1:]}, "prompt"),
+    "logprobs": ({"logprobs": 0}, "logprobs"),
+    "prompt_logprobs": ({"prompt_logprobs": 0}, "prompt_logprobs"),
+    "best_of": ({"best_of": 2}, "best_of"),
+    "logit_bias": ({"logit_bias": {"5": 1}}, "logit_bias"),
+    "penalties": ({"presence_penalty": 0.5}, "presence_penalty"),
+    "seed": ({"seed": 0}, "seed"),
+    "top_k": ({"top_k": 2}, "top_k"),
+    "min_p": ({"min_p": 0.5}, "min_p"),
+    "repetition_penalty": ({"repetition_penalty": 1.1}, "repetition_penalty"),
+    "ignore_eos": ({"ignore_eos": True}, "ignore_eos"),
+    "min_tokens": ({"min_tokens": 1}, "min_tokens"),
+    "stop_token_ids": ({"stop_token_ids": [5]}, "stop_token_ids"),
+    "add_special_tokens": ({"add_special_tokens": False}, "add_special_tokens"),
+    "skip_special_tokens": ({"skip_special_tokens": False}, "skip_special_tokens"),
+    "truncate_prompt_tokens": ({"truncate_prompt_tokens": 3}, "truncate_prompt_tokens"),
+}
+"""Feature -> a request that uses it and no other, and the field that is named."""
+
+NEUTRAL: dict[str, Any] = {
+    "prompt": ["a", "b"],
+    "best_of": 3,
+    "n": 3,
+    "logit_bias": {},
+    "presence_penalty": 0,
+    "top_k": 1,
+    "min_p": 1,
+    "repetition_penalty": 1,
+    "stop_token_ids": [],
+    "truncate_prompt_tokens": -1,
+}
+"""Values that every model can do without any of the features: one token left to draw is greedy, however it was said."""
+
+
+def lacking(*features: str) -> ServedModel:
+    lacks = dict.fromkeys(features, "nobody can.")
+    return ServedModel("small", ScriptedEngine(capabilities=replace(CAPABILITIES, lacks=lacks)), 0)
+
+
+def test_every_feature_is_used_by_a_request() -> None:
+    assert set(USES) == set(FEATURES)
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_a_request_uses_the_feature_it_asks_for_alone(feature: str) -> None:
+    fields, param = USES[feature]
+    used = used_features(body(**fields), fields.get("best_of", 1))
+    assert {name: said[0] for name, said in used.items()} == {feature: param}
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_what_the_model_lacks_is_refused_by_name(feature: str) -> None:
+    fields, param = USES[feature]
+    with pytest.raises(InvalidRequest, match=r"The model 'small' does not support .*: nobody can\.") as refused:
+        completion(lacking(feature), **fields)
+    assert (refused.value.param, refused.value.code) == (param, "unsupported_parameter")
+    assert f"'{param}'" in str(refused.value)
+
+
+@pytest.mark.parametrize("feature", [feature for feature in FEATURES if feature != "seed"])
+def test_what_the_model_lacks_and_nobody_asks_for_does_no_harm(feature: str) -> None:
+    others = {name for name in FEATURES if name != feature}
+    assert completion(lacking(feature), prompt="a").model == "small"
+    for other in others - {feature}:
+        assert completion(lacking(feature), **({"prompt": "a"} | USES[other][0])).model == "small"
+
+
+def test_values_that_change_nothing_use_nothing() -> None:
+    assert used_features(body(**NEUTRAL), 3) == {}
+
+
+def test_an_echo_with_log_probabilities_is_a_scored_prompt() -> None:
+    with pytest.raises(InvalidRequest, match="'logprobs' together with 'echo'") as refused:
+        completion(lacking("prompt_logprobs"), prompt="a", echo=True, logprobs=0)
+    assert refused.value.param == "logprobs"
+    assert completion(lacking("prompt_logprobs"), prompt="a", logprobs=0).logprobs == 0
+
+
+def test_a_prompt_is_measured_only_by_whoever_knows_its_tokens_and_the_context() -> None:
+    long = "a" * 100
+    with pytest.raises(ContextExceeded):
+        completion(lacking(), prompt=long)
+    for unknown in (replace(CAPABILITIES, exact_tokens=False), replace(CAPABILITIES, context=UNKNOWN_CONTEXT)):
+        served = ServedModel("small", ScriptedEngine(capabilities=unknown), 0)
+        assert completion(served, prompt=long).prompts[0].text == long

@@ -1,0 +1,190 @@
+"""What an upstream is asked, field by field."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.engine.upstream.opening import vendor
+from tests.fakes import generation_request
+
+from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.upstream.asking import Ask, Target, plan
+from afterword.engine.upstream.learned import LearnedTokenizer
+from afterword.engine.upstream.settings import PRESETS, UpstreamKind
+from afterword.tokens import ByteTokenizer
+
+END = ByteTokenizer.END
+OWN = frozenset({END})
+WARM = Sampling(temperature=0.5)
+
+
+def target(kind: UpstreamKind = "afterword", **supports: Any) -> Target:
+    settings = vendor("http://there", kind=kind, supports=replace(PRESETS[kind], **supports))
+    return Target(settings, "model-there", OWN, exact=True)
+
+
+def text_target(kind: UpstreamKind = "openai", **supports: Any) -> Target:
+    return replace(target(kind, **supports), own_end_ids=LearnedTokenizer().end_ids, exact=False)
+
+
+def request(**changes: Any) -> GenerationRequest:
+    return generation_request(b"hi", **({"end_ids": OWN, "sampling": WARM, "seed": 7} | changes))
+
+
+def only(asks: list[Ask]) -> dict[str, Any]:
+    (ask,) = asks
+    return ask.body
+
+
+def test_every_default_of_ours_is_said() -> None:
+    assert only(plan(request(), target())) == {
+        "model": "model-there",
+        "prompt": [104, 105],
+        "max_tokens": 16,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "temperature": 0.5,
+        "top_p": 1.0,
+        "frequency_penalty": 0.0,
+        "presence_penalty": 0.0,
+        "top_k": 0,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "seed": 7,
+        "logprobs": 0,
+        "return_tokens_as_token_ids": True,
+    }
+
+
+def test_a_server_that_knows_only_the_documented_fields_sees_no_other() -> None:
+    assert only(plan(request(end_ids=LearnedTokenizer().end_ids), text_target())) == {
+        "model": "model-there",
+        "prompt": "hi",
+        "max_tokens": 16,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "temperature": 0.5,
+        "top_p": 1.0,
+        "frequency_penalty": 0.0,
+        "presence_penalty": 0.0,
+        "seed": 7,
+    }
+
+
+def test_llama_server_gets_its_own_names_and_none_of_its_defaults() -> None:
+    body = only(plan(request(), target("llama-server")))
+    assert {name: body[name] for name in ("top_k", "min_p", "repeat_penalty", "repeat_last_n", "logprobs")} == {
+        "top_k": 0,
+        "min_p": 0.0,
+        "repeat_penalty": 1.0,
+        "repeat_last_n": -1,
+        "logprobs": 1,
+    }
+    assert "repetition_penalty" not in body
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(temperature=0.0),
+        Sampling(top_p=0.0),
+        Sampling(top_k=1),
+        Sampling(min_p=1.0),
+    ],
+    ids=["temperature", "top_p", "top_k", "min_p"],
+)
+def test_one_token_left_to_draw_is_asked_for_as_greedy(sampling: Sampling) -> None:
+    body = only(plan(request(sampling=sampling), target()))
+    assert (body["temperature"], body["top_p"], body["top_k"], body["min_p"]) == (0, 1.0, 0, 0.0)
+
+
+def test_biases_are_integers_where_they_can_be() -> None:
+    body = only(plan(request(sampling=Sampling(logit_bias=((5, -100.0), (6, 0.5)))), target()))
+    assert body["logit_bias"] == {"5": -100, "6": 0.5}
+    assert isinstance(body["logit_bias"]["5"], int)
+
+
+@pytest.mark.parametrize(
+    ("end_ids", "fields"),
+    [
+        pytest.param(OWN, {}, id="its own"),
+        pytest.param(frozenset(), {"ignore_eos": True}, id="none"),
+        pytest.param(OWN | {9, 5}, {"stop_token_ids": [5, 9]}, id="further ones"),
+        pytest.param(frozenset({9}), {"ignore_eos": True, "stop_token_ids": [9]}, id="others"),
+    ],
+)
+def test_ends_are_said_where_they_differ_from_the_model_s(end_ids: frozenset[int], fields: dict[str, Any]) -> None:
+    body = only(plan(request(end_ids=end_ids), target()))
+    assert {name: body[name] for name in ("ignore_eos", "stop_token_ids") if name in body} == fields
+
+
+@pytest.mark.parametrize(
+    ("where", "changes", "fields"),
+    [
+        pytest.param(target(), {}, {"stop": ["x"], "include_stop_str_in_output": True}, id="tokens need the stop"),
+        pytest.param(target("openai"), {}, {}, id="a server that leaves it out is not told"),
+        pytest.param(target(max_stops=0), {}, {}, id="too many"),
+        pytest.param(text_target(), {}, {"stop": ["x"]}, id="text"),
+        pytest.param(text_target(), {"include_stop": True}, {}, id="text with the stop, where it is left out"),
+        pytest.param(
+            text_target("vllm"),
+            {"include_stop": True},
+            {"stop": ["x"], "include_stop_str_in_output": True},
+            id="text with the stop",
+        ),
+    ],
+)
+def test_stops_are_said_where_the_answer_can_still_be_read(
+    where: Target, changes: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    body = only(plan(request(stops=("x",), **changes), where))
+    assert {name: body[name] for name in ("stop", "include_stop_str_in_output") if name in body} == fields
+
+
+@pytest.mark.parametrize(
+    ("where", "changes", "groups"),
+    [
+        pytest.param(target(), {}, [(0, 1, 2)], id="together"),
+        pytest.param(target(n=False), {}, [(0,), (1,), (2,)], id="no n"),
+        pytest.param(target("vllm"), {"sampling": Sampling(temperature=0.0)}, [(0,), (1,), (2,)], id="greedy"),
+        pytest.param(target("vllm"), {}, [(0, 1, 2)], id="not greedy"),
+        pytest.param(target("openai"), {"stops": ("x",)}, [(0,), (1,), (2,)], id="each is stopped here"),
+        pytest.param(target(), {"stops": ("x",)}, [(0, 1, 2)], id="stopped there"),
+        pytest.param(target(n=False), {"max_tokens": 0, "prompt_logprobs": 0}, [(0,)], id="nothing to sample"),
+    ],
+)
+def test_candidates_are_asked_for_together_where_that_works(
+    where: Target, changes: dict[str, Any], groups: list[tuple[int, ...]]
+) -> None:
+    asks = plan(request(n_candidates=3, **changes), where)
+    assert [ask.candidates for ask in asks] == groups
+    assert [ask.body.get("n", 1) for ask in asks] == [len(group) for group in groups]
+
+
+def test_candidates_asked_for_apart_have_seeds_of_their_own() -> None:
+    seeds = [ask.body["seed"] for ask in plan(request(n_candidates=3), target(n=False))]
+    assert seeds[0] == 7
+    assert len(set(seeds)) == 3
+
+
+def test_prompts_of_a_batch_have_seeds_of_their_own() -> None:
+    first, second = (only(plan(request(prompt_index=index), target()))["seed"] for index in (0, 1))
+    assert first == 7 != second
+
+
+def test_only_the_first_request_scores_the_prompt() -> None:
+    asks = plan(request(n_candidates=2, logprobs=1, prompt_logprobs=3), target(n=False))
+    assert [ask.body.get("echo") for ask in asks] == [True, None]
+    assert [ask.body["logprobs"] for ask in asks] == [3, 1]
+    assert [ask.n_echoed for ask in asks] == [2, 0]
+
+
+@pytest.mark.parametrize(("zero_tokens", "asked"), [(True, 0), (False, 1)])
+def test_nothing_is_asked_for_as_one_token_where_nothing_cannot(zero_tokens: bool, asked: int) -> None:
+    asks = plan(request(max_tokens=0, prompt_logprobs=0), target(zero_tokens=zero_tokens))
+    assert only(asks)["max_tokens"] == asked
+
+
+def test_the_empty_prompt_is_sent_as_an_empty_text() -> None:
+    empty = replace(request(), prompt=(LearnedTokenizer.SEPARATOR,))
+    assert only(plan(empty, text_target()))["prompt"] == ""
