@@ -14,6 +14,7 @@ LAYERS = (
     {"errors", "kinds", "machine", "text"},
     {"tokens", "gguf_header", "export"},
     {"engine"},
+    {"table_kinds"},
     {"defaults"},
     {"tables"},
     {"model_config"},

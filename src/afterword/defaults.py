@@ -15,22 +15,17 @@ from afterword.kinds import (
     Database,
     Directory,
     FileOrFunction,
-    HttpUrl,
     InfillTemplate,
     Integer,
     Kind,
     Memory,
-    OneOrMore,
     RedisUrl,
-    Seconds,
     Share,
     Switch,
-    Table,
     Text,
     Texts,
-    TextTable,
-    Words,
 )
+from afterword.table_kinds import HttpUrl, OneOrMore, Seconds, Table, TextTable, Words
 
 ECHO = "echo"
 """The engine without a model, and the path that stands for it."""
