@@ -38,7 +38,9 @@ def afterword(name: str, *options: str) -> Server:
 
     def command(shape: Shape, port: int) -> Sequence[str]:
         room = ["--parallel", str(shape.slots), "--context", str(shape.context), "--max-waiting", "4096"]
-        return [str(OURS / "afterword"), "serve", "--port", str(port), "--log-level", "warning", *room, *options]
+        # The ledger lies beside the log: it is part of what is measured, and none of the user's own.
+        where = ["--port", str(port), "--log-level", "warning", "--database", "afterword.db"]
+        return [str(OURS / "afterword"), "serve", *where, *room, *options]
 
     return Server(name, command)
 
