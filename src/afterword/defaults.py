@@ -36,7 +36,10 @@ LLAMA = "llama"
 LOCAL = "local"
 """The vendor of models that run in this process."""
 
-ENGINES = (LLAMA, ECHO)
+VLLM = "vllm"
+"""vLLM, for GPUs; an extra."""
+
+ENGINES = (LLAMA, ECHO, VLLM)
 """Engines that run a model here."""
 
 
@@ -197,7 +200,10 @@ class TableSetting:
 
 MODEL_SETTINGS = (
     TableSetting(
-        "path", Text(), "A GGUF file (relative to the configuration file), or `echo`.", "required where `local` runs it"
+        "path",
+        Text(),
+        "A GGUF file (relative to the configuration file), or `echo`; for vllm a directory or a hub's name.",
+        "required where `local` runs it",
     ),
     TableSetting("name", Text(), "What requests call it.", "the file's name without its ending"),
     TableSetting("aliases", Texts(), "Further names that requests may use.", "none"),
@@ -210,7 +216,12 @@ MODEL_SETTINGS = (
         "the model's own infill tokens",
     ),
     TableSetting("engine", Choice(ENGINES), "What runs it here.", "llama; for the path `echo`: echo"),
-    TableSetting("options", Table(), "Further settings that only its engine knows.", "none"),
+    TableSetting(
+        "options",
+        Table(),
+        "Further settings that only its engine knows; for vllm any argument of its engine (docs/vllm.md).",
+        "none",
+    ),
     TableSetting(
         "vendor",
         OneOrMore(),

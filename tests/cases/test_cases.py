@@ -1,5 +1,6 @@
 """Every case of the data modules, sent plain and as a stream to one server with the default model."""
 
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -18,6 +19,11 @@ pytestmark = pytest.mark.model
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_a_known_fault_does_not_happen_here(server: Running, case: Case) -> None:
+    check_case(server, case, check_same)
+
+
+def check_case(server: Running, case: Case, check_same: Callable[[Json, Json], None]) -> None:
+    """Send a case plain and as a stream. `check_same` judges whether the stream's fold is the plain answer."""
     plain = {"seed": 1} | case.body
     streamed = plain | {"stream": True, "stream_options": {"include_usage": True}}
     if isinstance(case.expect, Refusal):
@@ -30,7 +36,7 @@ def test_a_known_fault_does_not_happen_here(server: Running, case: Case) -> None
         assert check_error(server.post(streamed), 400)["param"] == "best_of"
         return
     response = server.post(streamed)
-    _check_same(body, folded(response))
+    check_same(body, folded(response))
     if case.expect.pieces is not None:
         assert _pieces(response) == case.expect.pieces
 
@@ -85,7 +91,7 @@ def _check_answer(body: Json, expect: Answer) -> None:
         expect.check(body)
 
 
-def _check_same(body: Json, whole: Json) -> None:
+def check_same(body: Json, whole: Json) -> None:
     """The plain answer is the fold of the stream, but for how much of the prompt the second one found cached."""
     check_usage(whole["usage"])
     assert whole["choices"] == body["choices"]

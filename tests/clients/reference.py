@@ -8,16 +8,16 @@ import numpy as np
 
 from afterword.cli.local import LocalSource
 from afterword.completions.resolve import Limits
+from afterword.engine.base import Engine
 from afterword.engine.events import PromptDone, PromptScores
-from afterword.engine.llama.engine import LlamaEngine
 from afterword.engine.request import GenerationRequest, Sampling
 from afterword.models import Registry, ServedModel
 
 
 class Reference:
-    """Our own engine on the default model. One thread; the caller closes it."""
+    """An engine of our own on the default model; the caller closes it."""
 
-    def __init__(self, engine: LlamaEngine) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._source = LocalSource(Registry([ServedModel("reference", engine, created=0)]), Limits())
 

@@ -30,13 +30,26 @@ def model_directory() -> Path:
 
 def settings(*, max_waiting: int = 64) -> VllmSettings:
     """Settings for a small engine on a small machine."""
-    options = {"max_num_seqs": PARALLEL, "dtype": "float32", "enforce_eager": True}
-    return VllmSettings(str(model_directory()), CONTEXT, max_waiting, options)
+    options = {"dtype": "float32", "enforce_eager": True}
+    return VllmSettings(str(model_directory()), CONTEXT, PARALLEL, max_waiting, options)
+
+
+ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    # One thread hardly feels a busy machine; several wait for each other.
+    "OMP_NUM_THREADS": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    # What would be compiled is not worth the wait.
+    "TORCH_COMPILE_DISABLE": "1",
+}
+"""For vLLM's processes."""
 
 
 @cache
 def shared_core() -> "VllmCore":
     """The one vLLM of this run; `close_shared_core` ends it."""
+    os.environ.update(ENVIRONMENT)
     from afterword.engine.vllm.loading import start_core
 
     return start_core(settings())

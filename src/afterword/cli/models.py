@@ -10,7 +10,7 @@ from rich.table import Table
 from afterword.cli.listing import print_table
 from afterword.cli.options import invocation, setting_options, with_options
 from afterword.config import load_config
-from afterword.defaults import ECHO
+from afterword.defaults import ECHO, VLLM
 from afterword.gguf_header import read_header
 from afterword.loading.embedded import model_file
 from afterword.model_config import ModelConfig
@@ -42,6 +42,9 @@ def _row(model: ModelConfig) -> tuple[str, ...]:
         return model.name, aliases, "-", "-", "-", "no"
     if model.path is None:
         return model.name, aliases, f"at {', '.join(model.vendors)}", "-", "-", "-"
+    if model.engine == VLLM:
+        # Not a GGUF file: what it is shows when its engine loads it.
+        return model.name, aliases, model.path, "?", "?", "?" if model.infill_template is None else "template"
     file = model_file(model.path)
     header = read_header(file)
     context = "?" if header.trained_context is None else str(header.trained_context)

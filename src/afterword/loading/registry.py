@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 
 from afterword.config import Config, EngineConfig
-from afterword.defaults import ECHO, LLAMA, LOCAL
+from afterword.defaults import ECHO, LLAMA, LOCAL, VLLM
 from afterword.loading.embedded import load_echo, load_llama, memory_budget
 from afterword.loading.upstream import Vendor, load_upstream, open_vendors
+from afterword.loading.vllm import load_vllm
 from afterword.model_config import ModelConfig
 from afterword.models import Registry, ServedModel
 
@@ -31,4 +32,6 @@ def _load(model: ModelConfig, engine: EngineConfig, vendors: Mapping[str, Vendor
 def _load_here(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedModel:
     if model.engine == ECHO:
         return load_echo(model, engine)
+    if model.engine == VLLM:
+        return load_vllm(model, engine)
     return load_llama(model, engine, budget)

@@ -13,8 +13,6 @@ from dataclasses import fields
 from typing import Any
 
 import torch
-import vllm
-from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.exceptions import VLLMClientError
 from vllm.inputs import tokens_input
@@ -23,11 +21,14 @@ from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 
+import vllm
 from afterword.engine.vllm.core import NewToken, Step
-from afterword.engine.vllm.facts import ModelFacts, TokenizerFacts
+from afterword.engine.vllm.facts import ModelFacts
+from afterword.engine.vllm.hub import token_ids, tokenizer_facts
 from afterword.engine.vllm.plan import Plan
 from afterword.engine.vllm.scores import prompt_scores, sampled
 from afterword.errors import ConfigurationError, EngineFailed, InvalidRequest
+from vllm import SamplingParams
 
 START_SECONDS = 3600
 """Longest start that is waited for; large models load for many minutes."""
@@ -186,6 +187,8 @@ def _facts(engine: AsyncLLM) -> ModelFacts:
     config = engine.vllm_config
     model, parallel = config.model_config, config.parallel_config
     n_vocab = int(model.get_vocab_size())
+    ends = token_ids(model.try_get_generation_config().get("eos_token_id"))
+    ends |= token_ids(getattr(model.hf_text_config, "eos_token_id", None))
     return ModelFacts(
         max_model_len=int(model.max_model_len),
         n_vocab=n_vocab,
@@ -201,32 +204,5 @@ def _facts(engine: AsyncLLM) -> ModelFacts:
             f"{getattr(model.hf_config, '_commit_hash', None)}",
         ),
         dtype=str(model.dtype).removeprefix("torch."),
-        tokenizer=_tokenizer_facts(engine),
+        tokenizer=tokenizer_facts(engine.get_tokenizer(), ends, model.model),
     )
-
-
-def _tokenizer_facts(engine: AsyncLLM) -> TokenizerFacts:
-    tokenizer, model = engine.get_tokenizer(), engine.vllm_config.model_config
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        raise ConfigurationError(
-            f"The tokenizer of {model.model} is a {type(tokenizer).__name__}, whose tokens cannot be told byte by "
-            "byte: models with a tokenizer.json are served."
-        )
-    template = getattr(tokenizer, "chat_template", None)
-    return TokenizerFacts(
-        serialized=backend.to_str(),
-        name=type(tokenizer).__name__.removeprefix("Cached"),
-        bos_id=tokenizer.bos_token_id,
-        eos_id=tokenizer.eos_token_id,
-        pad_id=tokenizer.pad_token_id,
-        end_ids=_ids(model.try_get_generation_config().get("eos_token_id"))
-        | _ids(getattr(model.hf_text_config, "eos_token_id", None)),
-        chat_template=template if isinstance(template, str) else None,
-    )
-
-
-def _ids(written: object) -> frozenset[int]:
-    """Token ids that a configuration writes as one, several or none."""
-    values = written if isinstance(written, list) else [written]
-    return frozenset(value for value in values if isinstance(value, int))

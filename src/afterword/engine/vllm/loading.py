@@ -77,7 +77,7 @@ def start_core(settings: VllmSettings) -> "VllmCore":
             f"The model {settings.model} needs the Python package {error.name}, which is not installed: "
             "install afterword[vllm]."
         ) from error
-    _check_options(settings.options, known_options())
+    check_options(settings.options, known_options())
     core = VllmCore(engine_options(settings))
     try:
         _warm_up(core)
@@ -127,10 +127,12 @@ def engine_options(settings: VllmSettings) -> dict[str, object]:
         "logprobs_mode": "raw_logprobs",
         "disable_log_stats": True,
     }
-    return {"max_logprobs": MAX_LOGPROBS, **context, **settings.options, **always}
+    defaults = {"max_logprobs": MAX_LOGPROBS, "max_num_seqs": settings.parallel}
+    return {**defaults, **context, **settings.options, **always}
 
 
-def _check_options(options: Iterable[str], known: frozenset[str]) -> None:
+def check_options(options: Iterable[str], known: frozenset[str]) -> None:
+    """Raise `ConfigurationError` for an option that is the server's own or that vLLM does not know."""
     for name in options:
         if name in OWNED:
             raise ConfigurationError(f"options of a vLLM model may not hold {name!r}: {OWNED[name]}.")

@@ -17,7 +17,9 @@ class VllmSettings:
     model: str
     """A directory in the Hugging Face format, or a name that vLLM finds in its cache or on the hub."""
     context: int | None
-    """Tokens of prompt and completion together; None: what `options` or the model itself says."""
+    """Tokens of prompt and completion together; None: what `options` or the model says."""
+    parallel: int
+    """Sequences that run at once, unless `options` hold `max_num_seqs`."""
     max_waiting: int
     """Sequences beyond those that run before `Overloaded` is raised."""
     options: Mapping[str, object] = field(default_factory=dict)

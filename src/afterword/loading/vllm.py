@@ -1,0 +1,55 @@
+"""Models that run on vLLM. Knows no vLLM: its engine is imported only when a model of its kind is configured."""
+
+import time
+from pathlib import Path
+
+from afterword.config import EngineConfig
+from afterword.defaults import DEFAULT_MODEL
+from afterword.engine.vllm.settings import NOT_REPRODUCIBLE, VllmSettings
+from afterword.errors import ConfigurationError
+from afterword.model_config import ModelConfig
+from afterword.models import ServedModel
+from afterword.tokens import Tokenizer
+
+
+def load_vllm(model: ModelConfig, engine: EngineConfig) -> ServedModel:
+    """vLLM with one model; minutes. Raises `ConfigurationError`."""
+    settings = vllm_settings(model, engine.max_waiting)
+    # Here and not above: vLLM takes many seconds to load and is not needed to serve other engines.
+    from afterword.engine.vllm.loading import load_engine
+
+    loaded = load_engine(settings, engine.cache_dir)
+    card: dict[str, object] = {"path": settings.model, "engine": model.engine, "not_reproducible": NOT_REPRODUCIBLE}
+    if model.infill_template is not None:
+        card["infill_template"] = model.infill_template
+    return ServedModel(model.name, loaded, _created(Path(settings.model)), model.aliases, card=card)
+
+
+def load_vllm_tokenizer(model: ModelConfig) -> Tokenizer:
+    """The tokenizer alone. Raises `ConfigurationError`."""
+    settings = vllm_settings(model, max_waiting=0)
+    try:
+        from afterword.engine.vllm.hub import load_vocabulary
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"The model {settings.model} needs the Python package {error.name}, which is not installed: "
+            "install afterword[vllm]."
+        ) from error
+    return load_vocabulary(settings.model, settings.options)
+
+
+def vllm_settings(model: ModelConfig, max_waiting: int) -> VllmSettings:
+    """What vLLM is told of a configured model. Raises `ConfigurationError` for a path that it cannot read."""
+    assert model.path is not None, "whatever runs here has a path"
+    if model.path == DEFAULT_MODEL.name or model.path.endswith(".gguf"):
+        raise ConfigurationError(
+            f"{model.path} is a GGUF file, which vLLM does not read: write it in its format with "
+            f"`afterword models export {model.path} DIRECTORY`, and give that directory as the path."
+        )
+    return VllmSettings(model.path, model.context, model.parallel, max_waiting, model.options)
+
+
+def _created(directory: Path) -> int:
+    """When the model was written, where that is known; Unix seconds."""
+    file = directory / "config.json"
+    return int(file.stat().st_mtime if file.is_file() else time.time())
