@@ -76,8 +76,10 @@ class ScriptedGeneration:
     left: bool = False
     ended: list[int] = field(default_factory=list)
     """Candidates that the reader wants no more of; the script goes on all the same."""
+    on_enter: Callable[[], None] = lambda: None
 
     async def __aenter__(self) -> Self:
+        self.on_enter()
         self.entered = True
         return self
 
@@ -111,12 +113,19 @@ class ScriptedEngine:
     full_after: int = 1000
     """Generations after which `generate` refuses."""
     generations: list[ScriptedGeneration] = field(default_factory=list)
+    submitted_when_entering: list[int] = field(default_factory=list)
+    """For each entered generation, how many there were at that moment."""
+    on_enter: Callable[[], None] = lambda: None
 
     def generate(self, request: GenerationRequest) -> ScriptedGeneration:
         if len(self.generations) == self.full_after:
             raise Overloaded("full", retry_after=1)
-        self.generations.append(ScriptedGeneration(request, self.script(request)))
+        self.generations.append(ScriptedGeneration(request, self.script(request), on_enter=self._entered))
         return self.generations[-1]
+
+    def _entered(self) -> None:
+        self.submitted_when_entering.append(len(self.generations))
+        self.on_enter()
 
     def reserve(self, n_sequences: int) -> None:
         if n_sequences > self.room:

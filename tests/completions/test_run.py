@@ -57,6 +57,12 @@ async def test_entering_submits_everything(n_prompts: int) -> None:
         assert all(g.entered and not g.left for g in engine.generations)
 
 
+async def test_no_prompt_is_waited_for_before_all_are_submitted() -> None:
+    engine = ScriptedEngine()
+    async with run(completion(prompt=["x"] * 3), engine):
+        assert engine.submitted_when_entering == [3, 3, 3]
+
+
 async def test_a_request_that_does_not_fit_is_refused_whole() -> None:
     engine = ScriptedEngine(room=5)
     with pytest.raises(Overloaded):

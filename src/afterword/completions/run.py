@@ -46,7 +46,14 @@ async def run(completion: Completion, engine: Engine) -> AsyncIterator[Running]:
     """
     engine.reserve(sum(request.n_candidates for request in completion.generations))
     async with AsyncExitStack() as stack:
-        generations = [await stack.enter_async_context(engine.generate(request)) for request in completion.generations]
+        generations = []
+        for request in completion.generations:
+            generations.append(engine.generate(request))
+            # Leaving cancels what was submitted, also if a later one is refused.
+            stack.push_async_exit(generations[-1])
+        # Apart from submitting, because an engine elsewhere takes a moment to accept: all moments are the same one.
+        for generation in generations:
+            await generation.__aenter__()
         if len(generations) == 1:
             yield _Single(generations[0])
             return

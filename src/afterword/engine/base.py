@@ -107,8 +107,9 @@ class EngineStats:
 class Generation(Protocol):
     """One prompt being completed.
 
-    Iterate inside `async with` for events; leaving the context cancels whatever still runs. Iteration raises
-    `EngineFailed` if the engine breaks. One reader, on the event loop that called `generate`.
+    Iterate inside `async with` for events; leaving the context cancels whatever still runs, also if it was never
+    entered. Entering waits for an engine elsewhere to accept the request and may raise what `generate` may. Iteration
+    raises `EngineFailed` if the engine breaks. One reader, on the event loop that called `generate`.
     """
 
     async def __aenter__(self) -> Self: ...

@@ -124,7 +124,7 @@ class _FallbackGeneration:
                 self._engine.note_fallback(self._member, error)
 
     async def __aenter__(self) -> Self:
-        await self._enter()
+        await self._begin()
         return self
 
     async def __aexit__(
@@ -142,10 +142,8 @@ class _FallbackGeneration:
             except (EngineFailed, Overloaded) as error:
                 if self._begun or not self._left:
                     raise
-                self._engine.note_fallback(self._member, error)
-                await self._generation.__aexit__(type(error), error, error.__traceback__)
-                self.start()
-                await self._enter()
+                await self._pass_on(error)
+                await self._begin()
                 continue
             if not self._begun:
                 self._begun = True
@@ -156,9 +154,24 @@ class _FallbackGeneration:
         """See `Generation.end`."""
         self._generation.end(index)
 
-    async def _enter(self) -> None:
-        await self._generation.__aenter__()
-        self._events = aiter(self._generation)
+    async def _begin(self) -> None:
+        """Enter the generation; a member may refuse as late as that."""
+        while True:
+            try:
+                await self._generation.__aenter__()
+            except (EngineFailed, Overloaded) as error:
+                if not self._left:
+                    raise
+                await self._pass_on(error)
+            else:
+                self._events = aiter(self._generation)
+                return
+
+    async def _pass_on(self, error: EngineFailed | Overloaded) -> None:
+        """Submit to the next member."""
+        self._engine.note_fallback(self._member, error)
+        await self._generation.__aexit__(type(error), error, error.__traceback__)
+        self.start()
 
 
 def _common(members: Sequence[Capabilities]) -> Capabilities:
