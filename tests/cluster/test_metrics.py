@@ -15,9 +15,9 @@ def samples(text: bytes, name: str) -> list[str]:
 
 def test_each_sample_tells_its_replica() -> None:
     engine = Metrics([ServedModel("m", EchoEngine(n_streams=7), created=0)])
-    other = ClusterMetrics("h2", lambda: ())
+    other = ClusterMetrics("h2", (), lambda: ())
     other.observe(RECORD)
-    metrics = ClusterMetrics("h1", lambda: [("e1", engine.render()), ("e2", engine.render()), other.own()])
+    metrics = ClusterMetrics("h1", (), lambda: [("e1", engine.render()), ("e2", engine.render()), other.own()])
     metrics.observe(RECORD)
     metrics.observe(RECORD)
     text = metrics.render()
@@ -32,7 +32,16 @@ def test_each_sample_tells_its_replica() -> None:
     assert text.decode().count("# TYPE afterword_request_seconds histogram\n") == 1
 
 
+def test_engines_of_vendors_are_shown_by_the_replica_that_asks_them() -> None:
+    metrics = ClusterMetrics("h1", [ServedModel("m", EchoEngine(n_streams=7), created=0)], lambda: ())
+    assert samples(metrics.render(), "afterword_engine_streams_free") == [
+        'afterword_engine_streams_free{model="m",replica="h1"} 7.0'
+    ]
+
+
 def test_what_others_know_of_this_replica_is_not_counted_twice() -> None:
-    metrics = ClusterMetrics("h1", lambda: [("h1", b"# TYPE afterword_requests counter\nafterword_requests_total 9\n")])
+    metrics = ClusterMetrics(
+        "h1", (), lambda: [("h1", b"# TYPE afterword_requests counter\nafterword_requests_total 9\n")]
+    )
     metrics.observe(RECORD)
     assert len(samples(metrics.render(), "afterword_requests_total")) == 1

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from afterword.cli.options import Option
+from afterword.cluster.sharing import check_shared
 from afterword.config import Config
 from afterword.errors import ConfigurationError
 
@@ -30,12 +31,19 @@ def serve_on_cluster(config: Config, address: str) -> None:
     """Deploy, say where it serves, and stay if the cluster is this command's own.
 
     On a cluster that was there before, what is deployed stays; doing it again replaces it replica by replica.
-    Raises `ConfigurationError` if Ray is not installed or the cluster does not answer.
+    Raises `ConfigurationError` if Ray is not installed, the cluster does not answer, or something cannot be shared.
     """
+    if address != LOCAL:
+        check_shared(config)
     deploy = _ray_side()
     with deploy.connected(None if address == LOCAL else address):
         facts = deploy.deploy(config)
-        served = "; ".join(f"{name}, context {fact.capabilities.context}" for name, fact in facts.items())
+        served = "; ".join(
+            f"{model.name}, context {facts[model.name].capabilities.context}"
+            if model.name in facts
+            else f"{model.name}, at {', '.join(model.vendors)}"
+            for model in config.models
+        )
         typer.echo(f"Ready at http://{config.server.host}:{config.server.port}/v1 on every node: {served}")
         if address == LOCAL:
             _wait_for_signal()

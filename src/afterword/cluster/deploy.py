@@ -3,29 +3,37 @@
 Two kinds of deployment: one of `EngineReplica`s for each model, and one of `HttpReplica`s in front of them all.
 """
 
+import logging
+import re
 import secrets
-from collections.abc import Iterator
+import socket
+import time
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from hashlib import blake2b
 
 import ray
+import structlog
 from ray import serve
-from ray.serve.config import HTTPOptions, ProxyLocation, RequestRouterConfig
+from ray.serve.config import HTTPOptions, ProxyLocation
+from ray.serve.deployment import Application
 from ray.serve.handle import DeploymentHandle
+from ray.serve.schema import ApplicationStatusOverview
 
-from afterword.cluster.http import HttpReplica
+from afterword.cluster.applications import engine_application, http_application
 from afterword.cluster.messages import Facts
-from afterword.cluster.replica import EngineReplica
-from afterword.cluster.router import PrefixRouter
-from afterword.config import ClusterConfig, Config
+from afterword.config import Config
 from afterword.errors import ConfigurationError
+from afterword.loading.registry import runs_here
 from afterword.model_config import ModelConfig
 
 HTTP_APPLICATION = "afterword"
-VERSION_VARIABLE = "AFTERWORD_DEPLOYMENT"
+ENGINES = "afterword-"
+"""What the names of the applications with engines begin with."""
 
-DRAIN_SECONDS = 600.0
-"""How long a replica that is being replaced may go on with what it has."""
+CONNECT_SECONDS = 5.0
+
+POLL_SECONDS = 0.2
 
 
 @contextmanager
@@ -34,6 +42,10 @@ def connected(address: str | None) -> Iterator[None]:
 
     Raises `ConfigurationError` if there is no cluster.
     """
+    # What becomes of each replica is in Serve's own log files; what of it matters to the caller is said here.
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
+    if address is not None and address != "auto":
+        _reach(address)
     try:
         ray.init(
             address=address,
@@ -50,26 +62,43 @@ def connected(address: str | None) -> Iterator[None]:
         ray.shutdown()
 
 
-def deploy(config: Config) -> dict[str, Facts]:
-    """Deploy or update everything and wait until it serves; facts by model name. Within `connected`.
+def _reach(address: str) -> None:
+    """Raise `ConfigurationError` if nobody listens there: Ray itself would try for a minute."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise ConfigurationError(f"The address of a cluster is HOST:PORT, auto or local, not {address}.")
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        raise ConfigurationError(f"There is no Ray cluster at {address}: {error}.") from error
 
-    What runs already is replaced replica by replica, each one finishing what it has (see `DRAIN_SECONDS`).
+
+def deploy(config: Config) -> dict[str, Facts]:
+    """Deploy or update everything and wait until it serves; facts of the models that run on the cluster, by name.
+
+    Within `connected`. What runs already is replaced replica by replica, each one finishing what it has
+    (`DRAIN_SECONDS` at most). The engines of models that are no longer configured go last. Raises
+    `ConfigurationError` if something cannot start.
     """
     version = secrets.token_hex(4)
     serve.start(
         proxy_location=ProxyLocation.EveryNode,
         http_options=HTTPOptions(host=config.server.host, port=config.server.port),
     )
-    facts = [_deploy_engine(config, number, version) for number in range(len(config.models))]
-    http = _deployment(HttpReplica).options(
-        name="http",
-        num_replicas=config.cluster.http_replicas,
-        max_ongoing_requests=config.engine.max_waiting + 1024,
-        ray_actor_options=_actor(version, cpus=0, gpus=0),
+    engines = {model.name: application_name(model) for model in config.models if runs_here(model)}
+    _run(
+        {
+            engines[model.name]: engine_application(config, number, version)
+            for number, model in enumerate(config.models)
+            if model.name in engines
+        },
+        route_prefix=None,
     )
-    names = [application_name(model) for model in config.models]
-    serve.run(http.bind(config, facts, names), name=HTTP_APPLICATION, route_prefix="/")
-    return {model.name: fact for model, fact in zip(config.models, facts, strict=True)}
+    _run({HTTP_APPLICATION: http_application(config, engines, version)}, route_prefix="/")
+    for name in serve.status().applications:
+        if name.startswith(ENGINES) and name not in engines.values():
+            serve.delete(name, _blocking=False)
+    return {model: _describe(serve.get_app_handle(name)) for model, name in engines.items()}
 
 
 def remove() -> None:
@@ -78,46 +107,60 @@ def remove() -> None:
 
 
 def application_name(model: ModelConfig) -> str:
-    """The Serve application that holds a model's engines."""
-    return f"{HTTP_APPLICATION}-{model.name}"
+    """The Serve application that holds a model's engines.
+
+    Another one when the file behind a name is another: HTTP replicas that still have the old one's tokenizer must not
+    reach engines with the new one.
+    """
+    identity = blake2b(f"{model.name}\0{model.engine}\0{model.path}".encode(), digest_size=4).hexdigest()
+    readable = re.sub(r"[^A-Za-z0-9.]+", "-", model.name)
+    return f"{ENGINES}{readable}-{identity}"
 
 
-def _deploy_engine(config: Config, number: int, version: str) -> Facts:
-    cluster, model = config.cluster, config.models[number]
-    engine = _deployment(EngineReplica).options(
-        name="engine",
-        max_ongoing_requests=config.engine.max_waiting + model.parallel,
-        max_replicas_per_node=cluster.replicas_per_node or None,
-        ray_actor_options=_actor(version, cpus=cluster.replica_cpus, gpus=cluster.replica_gpus),
-        request_router_config=RequestRouterConfig(request_router_class=PrefixRouter),
-        health_check_period_s=2.0,
-        **_scale(cluster, model),
-    )
-    handle = serve.run(engine.bind(config, number), name=application_name(model), route_prefix=None)
-    return describe(handle)
+def _run(applications: Mapping[str, Application], route_prefix: str | None) -> None:
+    """Deploy them together and wait until all run. Raises `ConfigurationError` if one cannot start."""
+    targets = [serve.RunTarget(target, name=name, route_prefix=route_prefix) for name, target in applications.items()]
+    if targets:
+        serve.run_many(targets, wait_for_applications_running=False)
+        _until_running(applications.keys())
 
 
-def describe(handle: DeploymentHandle) -> Facts:
+def _until_running(names: Collection[str]) -> None:
+    """Wait for applications, and log what holds them up. Raises `ConfigurationError` if one cannot start."""
+    said = ""
+    while True:
+        status = serve.status().applications
+        for name in names:
+            if status[name].status == "DEPLOY_FAILED":
+                raise ConfigurationError(f"{name} does not start: {_cause(status[name])}")
+        if all(status[name].status == "RUNNING" for name in names):
+            return
+        waiting = "; ".join(
+            f"{name}: {_sentence(deployment.message) or deployment.message.splitlines()[0]}"
+            for name in names
+            for deployment in status[name].deployments.values()
+            if deployment.message
+        )
+        if waiting != said:
+            structlog.get_logger("afterword.cluster").info("waiting for replicas", what=waiting)
+            said = waiting
+        time.sleep(POLL_SECONDS)
+
+
+def _cause(application: ApplicationStatusOverview) -> str:
+    """Why a replica does not start: our own sentence, or else everything that Serve says about it."""
+    said = [application.message, *(deployment.message for deployment in application.deployments.values())]
+    return _sentence("\n".join(said)) or "\n".join(said)
+
+
+def _sentence(message: str) -> str:
+    """Our own sentence out of the traceback in a message of Serve; empty if there is none."""
+    found = re.findall(rf"{ConfigurationError.__name__}: (.+)", message)
+    return found[-1] if found else ""
+
+
+def _describe(handle: DeploymentHandle) -> Facts:
     """What a model's replicas say of it. Blocks; not on an event loop."""
     facts = handle.describe.remote().result(timeout_s=60)
     assert isinstance(facts, Facts)
     return facts
-
-
-def _actor(version: str, *, cpus: int, gpus: int) -> dict[str, Any]:
-    """What Ray sets aside for a replica. The version makes Serve see a change, and so replace what runs."""
-    return {"num_cpus": cpus, "num_gpus": gpus, "runtime_env": {"env_vars": {VERSION_VARIABLE: version}}}
-
-
-def _deployment(replica: Any) -> Any:
-    return serve.deployment(replica).options(
-        graceful_shutdown_timeout_s=DRAIN_SECONDS,
-        graceful_shutdown_wait_loop_s=1.0,
-    )
-
-
-def _scale(cluster: ClusterConfig, model: ModelConfig) -> dict[str, Any]:
-    if cluster.min_replicas == cluster.max_replicas:
-        return {"num_replicas": cluster.min_replicas}
-    bounds = {"min_replicas": cluster.min_replicas, "max_replicas": cluster.max_replicas}
-    return {"autoscaling_config": {**bounds, "target_ongoing_requests": model.parallel}}

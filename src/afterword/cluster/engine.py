@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextvars import Context
 from dataclasses import fields, replace
 from types import TracebackType
 from typing import Any, Self
@@ -22,6 +23,9 @@ from afterword.tokens import Tokenizer
 ATTEMPTS = 3
 """Replicas that a request is tried on before it fails: only while nothing of its answer has been seen."""
 
+SUMMED = tuple(field.name for field in fields(EngineStats) if field.type is int or field.type == "int")
+"""The figures of `EngineStats` that are counts."""
+
 REPORT_SECONDS = 2.0
 """Time between two looks at the replicas' figures."""
 
@@ -39,7 +43,7 @@ class ClusterEngine:
         self._watch: asyncio.Task[None] | None = None
 
     def generate(self, request: GenerationRequest) -> Generation:
-        """See `Engine.generate`. Refusals come on entering the generation: the replica has to be asked."""
+        """See `Engine.generate`. The call is on its way at once; what the replica says to it comes on entering."""
         return RemoteGeneration(self, request)
 
     def reserve(self, n_sequences: int) -> None:
@@ -65,7 +69,9 @@ class ClusterEngine:
 
     def call(self, request: GenerationRequest) -> Any:
         """Ask some replica; the answer is an asynchronous iterator of messages that can be cancelled."""
-        return self._streaming.remote(request)
+        # In a context of its own: calls made within one HTTP request would share that one's id, by which Serve's
+        # routers tell calls apart.
+        return Context().run(self._streaming.remote, request)
 
     async def _keep_reports(self) -> None:
         while True:
@@ -82,19 +88,19 @@ class RemoteGeneration:
     def __init__(self, engine: ClusterEngine, request: GenerationRequest) -> None:
         self._engine = engine
         self._request = request
-        self._messages: Any = None
+        self._messages = engine.call(request)
         self._ended = False
-        self._attempts = 0
+        self._attempts = 1
         self._ends = CandidateEnds(request.n_candidates)
 
     async def __aenter__(self) -> Self:
-        await self._submit()
+        await self._accepted()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._ended and self._messages is not None:
+        if not self._ended:
             self._messages.cancel()
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -125,8 +131,9 @@ class RemoteGeneration:
                 return
             except (RayError, RayServeException) as error:
                 if not silent:
+                    self._ended = True
                     raise _lost(error) from error
-                await self._submit()
+                await self._again(error)
                 continue
             if isinstance(message, Refusal):
                 self._ended = True
@@ -135,38 +142,40 @@ class RemoteGeneration:
             silent = False
             yield message
 
-    async def _submit(self) -> None:
-        """Ask replicas until one has queued the request. Raises what it says instead.
+    async def _again(self, error: Exception) -> None:
+        """Ask another replica. Raises `EngineFailed` if enough of them have been asked."""
+        if self._attempts >= ATTEMPTS:
+            self._ended = True
+            raise _lost(error) from error
+        self._attempts += 1
+        self._messages = self._engine.call(self._request)
+        await self._accepted()
+
+    async def _accepted(self) -> None:
+        """Return once some replica has queued the request. Raises what it says instead.
 
         `EngineFailed` if none answers.
         """
-        while True:
-            self._attempts += 1
-            self._messages = self._engine.call(self._request)
-            try:
-                first: Message = await anext(self._messages)
-            except BackPressureError as error:
-                self._ended = True
-                raise Overloaded("Every replica of the model has as much as it can do.", retry_after=1) from error
-            except (RayError, RayServeException) as error:
-                if self._attempts >= ATTEMPTS:
-                    self._ended = True
-                    raise _lost(error) from error
-                continue
-            if isinstance(first, Refusal):
-                self._ended = True
-                raise first.error()
-            assert isinstance(first, Accepted), "the first message tells whether the request was queued"
-            self._engine.fingerprint = first.fingerprint
+        try:
+            first: Message = await anext(self._messages)
+        except BackPressureError as error:
+            self._ended = True
+            raise Overloaded("Every replica of the model has as much as it can do.", retry_after=1) from error
+        except (RayError, RayServeException) as error:
+            await self._again(error)
             return
+        if isinstance(first, Refusal):
+            self._ended = True
+            raise first.error()
+        assert isinstance(first, Accepted), "the first message tells whether the request was queued"
+        self._engine.fingerprint = first.fingerprint
 
 
 def total(stats: list[EngineStats]) -> EngineStats:
     """Figures of all replicas together: sums, and the longest wait. Without any, the engine is loading."""
     if not stats:
         return EngineStats(state="loading")
-    names = [field.name for field in fields(EngineStats) if field.name not in ("state", "queue_seconds")]
-    sums = {name: sum(getattr(one, name) for one in stats) for name in names}
+    sums = {name: sum(getattr(one, name) for one in stats) for name in SUMMED}
     states = [one.state for one in stats]
     return replace(
         stats[0],

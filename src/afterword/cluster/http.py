@@ -1,13 +1,14 @@
 """The application of one server, on a replica without a model: its engines are elsewhere in the cluster."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import structlog
 from ray import serve
 from ray.exceptions import RayError
 from ray.serve.exceptions import RayServeException
+from ray.serve.handle import DeploymentHandle
 
 from afterword import logs
 from afterword.api.app import create_app
@@ -17,38 +18,59 @@ from afterword.cluster.messages import Facts
 from afterword.cluster.metrics import ClusterMetrics, Exposition
 from afterword.config import Config
 from afterword.gateway.opening import open_gateway
+from afterword.loading.registry import registry_of, runs_here
 from afterword.loading.tokenizers import load_tokenizer
-from afterword.models import Registry, ServedModel
+from afterword.model_config import ModelConfig
+from afterword.models import ServedModel
+
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+"""As ASGI has it."""
 
 
 @serve.ingress()
 class HttpReplica:
     """The deployment's class. Ray Serve hands it raw ASGI calls for the application that it builds."""
 
-    async def __init__(self, config: Config, facts: list[Facts], applications: list[str]) -> None:  # type: ignore[misc]
-        """`applications`: the Serve applications that hold the models' engines, in the configuration's order."""
+    async def __init__(self, config: Config, applications: dict[str, str]) -> None:  # type: ignore[misc]
+        """`applications`: for each model that runs on the cluster, the Serve application that has its engines."""
         logs.configure(config.server.log_format, config.server.log_level)
         context = serve.get_replica_context()
         self._config = config
-        self._engines = [
-            ClusterEngine(serve.get_app_handle(name), fact, load_tokenizer(model))
-            for name, fact, model in zip(applications, facts, config.models, strict=True)
-        ]
-        self._registry = Registry(
-            [
-                ServedModel(model.name, engine, fact.created, model.aliases, fact.owned_by, fact.card, fact.vendor)
-                for model, engine, fact in zip(config.models, self._engines, facts, strict=True)
-            ]
-        )
-        self._metrics = ClusterMetrics(context.replica_id.unique_id, self._elsewhere)
+        self._engines: list[ClusterEngine] = []
+        on_cluster = {
+            model.name: await self._on_cluster(model, applications[model.name])
+            for model in config.models
+            if runs_here(model)
+        }
+        # In a thread, because vendors are asked about their models.
+        self._registry = await asyncio.to_thread(registry_of, config, lambda model: on_cluster[model.name])
+        at_vendors = [model for model in self._registry.all() if model.name not in on_cluster]
+        self._metrics = ClusterMetrics(context.replica_id.unique_id, at_vendors, self._elsewhere)
         self._others: tuple[Exposition, ...] = ()
         for engine in self._engines:
             engine.start_watching()
         self._watch = asyncio.create_task(self._keep_others(context.deployment, context.app_name))
 
+    async def _on_cluster(self, model: ModelConfig, application: str) -> ServedModel:
+        """The model as its engines describe it, once there are any."""
+        handle = await _handle_of(application)
+        facts: Facts = await handle.describe.remote()
+        engine = ClusterEngine(handle, facts, load_tokenizer(model))
+        self._engines.append(engine)
+        return ServedModel(
+            model.name,
+            engine,
+            facts.created,
+            model.aliases,
+            owned_by=facts.owned_by,
+            card=facts.card,
+            vendor=facts.vendor,
+        )
+
     def __serve_build_asgi_app__(self) -> Any:
         """Called by Ray Serve after the constructor."""
-        return create_app(self._registry, api_settings(self._config.server), open_gateway(self._config), self._metrics)
+        settings, gateway = api_settings(self._config.server), open_gateway(self._config)
+        return _without_request_id(create_app(self._registry, settings, gateway, self._metrics))
 
     async def exposition(self) -> Exposition:
         """This replica's own counters."""
@@ -68,3 +90,30 @@ class HttpReplica:
             except (RayError, RayServeException) as error:
                 structlog.get_logger("afterword.cluster").warning("no counters from other replicas", error=str(error))
             await asyncio.sleep(REPORT_SECONDS)
+
+
+async def _handle_of(application: str) -> DeploymentHandle:
+    """Wait for the application: one configuration file may declare it together with this one."""
+    while True:
+        try:
+            return serve.get_app_handle(application)
+        except RayServeException:
+            await asyncio.sleep(REPORT_SECONDS)
+
+
+def _without_request_id(app: Application) -> Application:
+    """`app` without the `x-request-id` of its answers.
+
+    Serve's proxy adds the same one, and clients read two as a list.
+    """
+
+    async def wrapped(scope: Any, receive: Any, send: Any) -> None:
+        async def sending(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                kept = [header for header in message["headers"] if header[0].lower() != b"x-request-id"]
+                message = {**message, "headers": kept}
+            await send(message)
+
+        await app(scope, receive, sending)
+
+    return wrapped

@@ -1,6 +1,6 @@
 """The cluster's counters as one exposition: each replica's own, told apart by a label. Knows no Ray."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prometheus_client import generate_latest
 from prometheus_client.core import Metric
@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 
 from afterword.logs import RequestRecord
 from afterword.metrics import Metrics
+from afterword.models import ServedModel
 
 LABEL = "replica"
 
@@ -19,10 +20,15 @@ Exposition = tuple[str, bytes]
 class ClusterMetrics:
     """What `/metrics` shows on any HTTP replica: its own counters as they are, all others' as last heard of."""
 
-    def __init__(self, replica: str, elsewhere: Callable[[], Iterable[Exposition]]) -> None:
-        """`elsewhere`: what is known of the other replicas, HTTP and engines; may contain this one."""
+    def __init__(
+        self, replica: str, models: Sequence[ServedModel], elsewhere: Callable[[], Iterable[Exposition]]
+    ) -> None:
+        """`models`: whose engines are in this replica, those of vendors.
+
+        `elsewhere`: what is known of the other replicas, HTTP and engines; may contain this one.
+        """
         self._replica = replica
-        self._requests = Metrics(())
+        self._requests = Metrics(models)
         self._elsewhere = elsewhere
 
     def observe(self, record: RequestRecord) -> None:

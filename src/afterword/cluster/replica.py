@@ -8,6 +8,7 @@ from ray import serve
 
 from afterword.cluster.messages import Accepted, Facts, Message, Report, refusal
 from afterword.config import Config
+from afterword.defaults import LOCAL
 from afterword.engine.base import Generation
 from afterword.engine.events import Event
 from afterword.engine.request import GenerationRequest
@@ -20,8 +21,12 @@ class EngineReplica:
     """The deployment's class. Its coroutines run on the replica's own event loop."""
 
     def __init__(self, config: Config, number: int) -> None:
-        """Load model `number` of the configuration, which takes seconds to minutes. Raises `ConfigurationError`."""
-        self._served = load_registry(replace(config, models=(config.models[number],))).all()[0]
+        """Load model `number` of the configuration, which takes seconds to minutes. Raises `ConfigurationError`.
+
+        Vendors that have it too are for the HTTP replicas to ask.
+        """
+        model = replace(config.models[number], vendors=(LOCAL,))
+        self._served = load_registry(replace(config, models=(model,))).all()[0]
         self._metrics = Metrics([self._served])
         self._id: str = serve.get_replica_context().replica_id.unique_id
 

@@ -1,6 +1,5 @@
 """The policy as a request router of Ray Serve. One for each handle: each HTTP replica routes by what it has seen."""
 
-from collections import Counter
 from typing import Any
 
 from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
@@ -16,7 +15,7 @@ class PrefixRouter(RequestRouter):  # type: ignore[misc]
     def initialize_state(self, **_: Any) -> None:
         """Called by Ray Serve once the base class is ready."""
         self._index = PrefixIndex()
-        self._ongoing: Counter[str] = Counter()
+        self._ongoing: dict[str, int] = {}
         """Requests that this router has sent to each replica and that have not ended."""
 
     async def choose_replicas(
@@ -27,17 +26,29 @@ class PrefixRouter(RequestRouter):  # type: ignore[misc]
             return []
         by_id = {replica.replica_id.unique_id: replica for replica in candidate_replicas}
         chain = _chain(pending_request)
-        ongoing = {replica: self._ongoing[replica] for replica in by_id}
-        return [[by_id[replica]] for replica in rank(chain, self._index.matches(chain), ongoing)]
+        ongoing = {name: self._under_way(replica.replica_id) for name, replica in by_id.items()}
+        ranked = rank(chain, self._index.matches(chain), ongoing)
+        # Already now: requests that come while this one is on its way should follow it.
+        self._index.add(chain, ranked[0])
+        return [[by_id[name]] for name in ranked]
+
+    def _under_way(self, replica_id: ReplicaID) -> int:
+        """What this router has sent there, or what the replica last said that all routers have, if that is more."""
+        return max(self._ongoing.get(replica_id.unique_id, 0), self.replica_queue_len_cache.get(replica_id) or 0)
+
+    def on_send_request(self, replica_id: ReplicaID) -> None:
+        """Called for each request that is sent, also for one that the replica turns away."""
+        super().on_send_request(replica_id)
+        self._ongoing[replica_id.unique_id] = self._ongoing.get(replica_id.unique_id, 0) + 1
 
     def on_request_routed(self, pending_request: PendingRequest, replica_id: ReplicaID, result: Any) -> None:  # noqa: ARG002
         """Remember who computes the prompt."""
-        self._ongoing[replica_id.unique_id] += 1
         self._index.add(_chain(pending_request), replica_id.unique_id)
 
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:  # noqa: ARG002
-        """One less under way."""
-        self._ongoing[replica_id.unique_id] -= 1
+        """One less under way; the replica may be gone, and what it had with it."""
+        if self._ongoing.get(replica_id.unique_id, 0) > 0:
+            self._ongoing[replica_id.unique_id] -= 1
 
     def update_replicas(self, replicas: list[RunningReplica]) -> None:
         """Forget replicas that are gone."""

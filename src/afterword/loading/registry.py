@@ -1,6 +1,6 @@
 """Every configured model as a registry: who loads which."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from afterword.config import Config, EngineConfig
 from afterword.defaults import ECHO, LLAMA, LOCAL, VLLM
@@ -16,14 +16,29 @@ def load_registry(config: Config) -> Registry:
 
     The memory budget is divided evenly among the models that need any.
     """
-    embedded = [model for model in config.models if model.engine == LLAMA and LOCAL in model.vendors]
+    embedded = [model for model in config.models if model.engine == LLAMA and runs_here(model)]
     budget = memory_budget(config.engine.memory) // max(1, len(embedded))
+    return registry_of(config, lambda model: _load_here(model, config.engine, budget))
+
+
+def registry_of(config: Config, load_here: Callable[[ModelConfig], ServedModel]) -> Registry:
+    """Every configured model, those that `runs_here` by `load_here`, and vendors asked about theirs.
+
+    Raises `ConfigurationError`.
+    """
     vendors = open_vendors(config.vendors, config.engine)
-    return Registry([_load(model, config.engine, vendors, budget) for model in config.models])
+    return Registry([_load(model, vendors, load_here) for model in config.models])
 
 
-def _load(model: ModelConfig, engine: EngineConfig, vendors: Mapping[str, Vendor], budget: int) -> ServedModel:
-    local = _load_here(model, engine, budget) if LOCAL in model.vendors else None
+def runs_here(model: ModelConfig) -> bool:
+    """Some of its requests are answered by an engine of our own."""
+    return LOCAL in model.vendors
+
+
+def _load(
+    model: ModelConfig, vendors: Mapping[str, Vendor], load_here: Callable[[ModelConfig], ServedModel]
+) -> ServedModel:
+    local = load_here(model) if runs_here(model) else None
     if local is not None and len(model.vendors) == 1:
         return local
     return load_upstream(model, vendors, local)
