@@ -18,7 +18,7 @@ from benchmarks.ceiling import ceilings
 from benchmarks.groups import GROUPS
 from benchmarks.machine import facts
 from benchmarks.names import CEILING, ECHO, REFERENCE, REFERENCE_Q8_0
-from benchmarks.overhead import in_process, overhead
+from benchmarks.overhead import gateway, in_process, overhead
 from benchmarks.peers import servers
 from benchmarks.places import BENCHMARKS, OURS, Places, cache, packaged_model
 from benchmarks.plot import plot
@@ -30,7 +30,7 @@ from benchmarks.targets import Verdict, verdicts
 
 REFERENCES = (REFERENCE, REFERENCE_Q8_0)
 
-BESIDE_GROUPS = {"overhead": ECHO, "in-process": ECHO, "ceiling": CEILING}
+BESIDE_GROUPS = {"overhead": ECHO, "in-process": ECHO, "gateway": ECHO, "ceiling": CEILING}
 """What is measured beside the groups of `groups.py`, and of whom."""
 
 NAMES = (*(group.name for group in GROUPS), *BESIDE_GROUPS)
@@ -75,6 +75,8 @@ async def _measure_alone(name: str, visit: Visit, plan: Plan, places: Places) ->
                 visit.add(group, measures)
         case "in-process":
             visit.add(name, await in_process(plan.sizes))
+        case "gateway":
+            visit.add(name, await gateway(plan.sizes))
         case "ceiling":
             for server, measures in (await ceilings(places)).items():
                 Visit(visit.round, server, visit.record).add(name, measures)

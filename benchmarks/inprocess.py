@@ -33,7 +33,10 @@ KINDS: dict[str, dict[str, Any]] = {
 """Fields of the request by the name of the metric."""
 
 
-async def exchange(app: Any, body: dict[str, Any]) -> int:
+Headers = tuple[tuple[bytes, bytes], ...]
+
+
+async def exchange(app: Any, body: dict[str, Any], headers: Headers = ()) -> int:
     """Send one request through the application; the bytes of its answer. Raises `RuntimeError` unless it is 200."""
     content = json.dumps(body).encode()
     sent = False
@@ -53,12 +56,12 @@ async def exchange(app: Any, body: dict[str, Any]) -> int:
             raise RuntimeError(f"the application answered {message['status']}")
         n_bytes += len(message.get("body", b""))
 
-    await app(_scope(len(content)), receive, send)
+    await app(_scope(len(content), headers), receive, send)
     return n_bytes
 
 
-def _scope(length: int) -> dict[str, Any]:
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(length).encode())]
+def _scope(length: int, more: Headers) -> dict[str, Any]:
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(length).encode()), *more]
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},

@@ -55,6 +55,11 @@ async def in_process(sizes: Sizes) -> Measures:
     return found | {name: value for name, value in counted.items() if name.endswith("_allocations_per_token")}
 
 
+async def gateway(sizes: Sizes) -> Measures:
+    """Time that keys, limits and the ledger add to a request; see `gateway.py`."""
+    return await _json_of(str(OURS / "python"), "-m", "benchmarks.gateway", str(sizes.requests_in_process))
+
+
 def _measures(kind: str, n_tokens: int, rates: Mapping[str, float], server_busy: float) -> Measures:
     """The rates, and how much of the time each side computed: the server should be at 1, the client below it."""
     found = {"requests_per_s": rates["answers_per_s"], "mib_per_s": rates["mib_per_s"]}

@@ -36,6 +36,7 @@ class Sizes:
     pour_seconds: float = 10.0
     """How long the server's own overhead is measured."""
     tokens_in_process: int = 4000
+    requests_in_process: int = 2000
 
 
 SMOKE = Sizes(
@@ -59,5 +60,6 @@ SMOKE = Sizes(
     scoring_seconds=5.0,
     pour_seconds=1.0,
     tokens_in_process=500,
+    requests_in_process=20,
 )
 """Seconds in all; its figures mean nothing."""

@@ -1,5 +1,6 @@
 """What the project wants to reach, as ratios of one run's figures. Pure."""
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -62,6 +63,10 @@ CHUNKS = Key(ECHO, "overhead-stream_16", "chunks_per_s")
 CHUNKS_WANTED = 20_000.0
 
 
+ADDED = Key(ECHO, "gateway", "keyed_added_ms")
+ADDED_WANTED_MS = 1.0
+
+
 def verdicts(figures: Sequence[Figure]) -> list[Verdict]:
     """All targets of all configurations of ours that have figures."""
     servers = {figure.server for figure in figures}
@@ -72,7 +77,12 @@ def verdicts(figures: Sequence[Figure]) -> list[Verdict]:
         for target in targets(ours)
     ]
     chunks = by_round(figures, CHUNKS).values()
-    return [*found, Verdict("echo engine: 20,000 chunks/s", max(chunks, default=0) / CHUNKS_WANTED or None, 1.0)]
+    added = by_round(figures, ADDED).values()
+    return [
+        *found,
+        Verdict("echo engine: 20,000 chunks/s", max(chunks, default=0) / CHUNKS_WANTED or None, 1.0),
+        Verdict("keys, limits, ledger: 1 ms", ADDED_WANTED_MS / statistics.median(added) if added else None, 1.0),
+    ]
 
 
 def _of(server: str, key: Key) -> Key:

@@ -1,6 +1,6 @@
 """Targets are judged by the figures of one run."""
 
-from benchmarks.names import OURS_AS_SHIPPED, REFERENCE
+from benchmarks.names import ECHO, OURS_AS_SHIPPED, REFERENCE
 from benchmarks.report import Figure
 from benchmarks.targets import Verdict, verdicts
 
@@ -32,3 +32,10 @@ def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
     figures = [Figure(1, OURS_AS_SHIPPED, "single", "decode_tokens_per_s", None, 120.0)]
     assert judged(figures, ": single decode").met is None
     assert judged(figures, "chunks/s").met is None
+    assert judged(figures, ": 1 ms").met is None
+
+
+def test_what_the_gateway_adds_is_judged_by_the_median_of_the_rounds() -> None:
+    figures = [Figure(n, ECHO, "gateway", "keyed_added_ms", None, ms) for n, ms in enumerate((0.4, 0.5, 3.0))]
+    verdict = judged(figures, ": 1 ms")
+    assert (verdict.reached, verdict.met) == (2.0, True)

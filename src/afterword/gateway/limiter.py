@@ -63,8 +63,7 @@ class RateLimiter:
     async def _add_request(self, key: str, limit: int | None) -> Allowance | None:
         if limit is None:
             return None
-        added = await self._requests.add(key, limit)
-        sent = await self._requests.look(key, limit)
+        added, sent = await self._requests.add(key, limit)
         if not added:
             raise _out_of_requests(limit, sent)
         return _requests(sent, limit)

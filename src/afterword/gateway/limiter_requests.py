@@ -33,8 +33,8 @@ class RequestWindow:
 class RequestWindows(Protocol):
     """The windows of all keys; `limit` is the key's own. On the event loop, which none of it blocks."""
 
-    async def add(self, key: str, limit: int) -> bool:
-        """Count one request; False, having counted nothing, if the window is full."""
+    async def add(self, key: str, limit: int) -> tuple[bool, RequestWindow]:
+        """Count one request, and how it stands then; False, having counted nothing, if the window is full."""
         ...
 
     async def look(self, key: str, limit: int) -> RequestWindow:
@@ -50,9 +50,10 @@ class MemoryRequests:
         self._storage = MemoryStorage()
         self._limiter = MovingWindowRateLimiter(self._storage)
 
-    async def add(self, key: str, limit: int) -> bool:
+    async def add(self, key: str, limit: int) -> tuple[bool, RequestWindow]:
         """See `RequestWindows`."""
-        return self._limiter.hit(RateLimitItemPerMinute(limit), key)
+        added = self._limiter.hit(RateLimitItemPerMinute(limit), key)
+        return added, await self.look(key, limit)
 
     async def look(self, key: str, limit: int) -> RequestWindow:
         """See `RequestWindows`."""
@@ -68,9 +69,14 @@ class RedisRequests:
         self._storage = storage
         self._limiter = SharedMovingWindow(storage)
 
-    async def add(self, key: str, limit: int) -> bool:
+    async def add(self, key: str, limit: int) -> tuple[bool, RequestWindow]:
         """See `RequestWindows`."""
-        return await self._limiter.hit(RateLimitItemPerMinute(limit), key)
+        item = RateLimitItemPerMinute(limit)
+        if not await self._limiter.hit(item, key):
+            return False, await self.look(key, limit)
+        # The newest is this one, so Redis need not be asked for it.
+        oldest, n = await self._storage.get_moving_window(item.key_for(key), limit, WINDOW)
+        return True, _window(n, oldest, time.time())
 
     async def look(self, key: str, limit: int) -> RequestWindow:
         """See `RequestWindows`."""
