@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.ceiling import ceilings
 from benchmarks.groups import GROUPS
 from benchmarks.machine import facts
-from benchmarks.names import CEILING, ECHO, REFERENCE, REFERENCE_Q8_0
+from benchmarks.names import CEILING, ECHO, REFERENCE, REFERENCE_SPLIT
 from benchmarks.overhead import gateway, in_process, overhead
 from benchmarks.peers import servers
 from benchmarks.places import BENCHMARKS, OURS, Places, cache, packaged_model
@@ -28,7 +28,7 @@ from benchmarks.servers import NotStarted
 from benchmarks.sizes import SMOKE, Sizes
 from benchmarks.targets import Verdict, verdicts
 
-REFERENCES = (REFERENCE, REFERENCE_Q8_0)
+REFERENCES = (REFERENCE, REFERENCE_SPLIT)
 
 BESIDE_GROUPS = {"overhead": ECHO, "in-process": ECHO, "gateway": ECHO, "ceiling": CEILING}
 """What is measured beside the groups of `groups.py`, and of whom."""
@@ -111,18 +111,22 @@ def _places(options: argparse.Namespace, started: str) -> Places:
     logs.mkdir(parents=True, exist_ok=True)
     return Places(
         model=model,
-        q8_0=_q8_0_copy(model),
+        split=_split_copy(model),
         peers=(options.peer_bin or cache() / "bench-peers" / "bin").resolve(),
         vllm=_vllm(model) if options.with_vllm else None,
         logs=logs,
     )
 
 
-def _q8_0_copy(model: Path) -> Path:
-    copy = cache() / f"bench-{model.stem}-{model.stat().st_size}.Q8_0.gguf"
-    if not copy.is_file():
-        subprocess.run([OURS / "python", BENCHMARKS / "quantise.py", model, copy], check=True, capture_output=True)
-    return copy
+def _split_copy(model: Path) -> tuple[Path, Path] | None:
+    """As the server makes it, by the code it has for that; `OSError` and the like are nobody's to catch."""
+    weights, offsets = (
+        cache() / f"bench-{model.stem}-{model.stat().st_size}.{part}.gguf" for part in ("split", "offsets")
+    )
+    if not weights.is_file():
+        command = [OURS / "python", BENCHMARKS / "split.py", model, weights, offsets]
+        subprocess.run(command, check=True, capture_output=True)
+    return (weights, offsets) if weights.is_file() else None
 
 
 def _vllm(model: Path) -> Path:

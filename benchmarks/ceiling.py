@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from benchmarks.names import CEILING, CEILING_Q8_0
+from benchmarks.names import CEILING, CEILING_SPLIT
 from benchmarks.places import Places
 from benchmarks.workloads import Measures
 
@@ -23,9 +23,11 @@ async def ceilings(places: Places) -> dict[str, Measures]:
     """Name of the file's figures to measures; none where the programs are not built."""
     if not (places.peers / "llama-bench").is_file():
         return {}
-    found = {CEILING: await _both(places.peers, places.model)}
-    if places.q8_0 is not None:
-        found[CEILING_Q8_0] = await _both(places.peers, places.q8_0)
+    found = {CEILING: await _single(places.peers, places.model) | await _batched(places.peers, places.model)}
+    if places.split is not None:
+        # llama-bench takes no adapter.
+        weights, offsets = places.split
+        found[CEILING_SPLIT] = await _batched(places.peers, weights, "--lora", str(offsets))
     return found
 
 
@@ -50,17 +52,22 @@ def batched_measures(rows: list[dict[str, Any]]) -> Measures:
     return found
 
 
-async def _both(directory: Path, model: Path) -> Measures:
-    cores = str(len(os.sched_getaffinity(0)))
-    common = ("-m", str(model), "-t", cores)
+async def _single(directory: Path, model: Path) -> Measures:
     single = ("-p", str(PROMPT), "-n", str(SINGLE_OUT), "-d", f"0,{PROMPT}", "-r", "3", "-o", "json")
-    output = await _output_of(str(directory / "llama-bench"), *common, *single)
+    output = await _output_of(str(directory / "llama-bench"), *_common(model), *single)
+    return bench_measures(json.loads(output))
+
+
+async def _batched(directory: Path, model: Path, *options: str) -> Measures:
     context = max(SEQUENCES) * (PROMPT + OUT)
     counts = ("-npp", str(PROMPT), "-ntg", str(OUT), "-npl", ",".join(str(n) for n in SEQUENCES))
     streams = ("-c", str(context), "--no-kv-unified", "--output-format", "jsonl")
-    lines = await _output_of(str(directory / "llama-batched-bench"), *common, *counts, *streams)
-    rows = [json.loads(line) for line in lines.splitlines() if line.startswith(b"{")]
-    return bench_measures(json.loads(output)) | batched_measures(rows)
+    lines = await _output_of(str(directory / "llama-batched-bench"), *_common(model), *counts, *streams, *options)
+    return batched_measures([json.loads(line) for line in lines.splitlines() if line.startswith(b"{")])
+
+
+def _common(model: Path) -> tuple[str, ...]:
+    return "-m", str(model), "-t", str(len(os.sched_getaffinity(0)))
 
 
 async def _output_of(*command: str) -> bytes:

@@ -30,7 +30,7 @@ def facts(places: Places) -> dict[str, Any]:
         "llama_server": _said(str(places.peers / "llama-server"), "--version").splitlines()[:1],
         "model": places.model.name,
         "model_bytes": places.model.stat().st_size,
-        "q8_0_bytes": None if places.q8_0 is None else places.q8_0.stat().st_size,
+        "split_bytes": None if places.split is None else sum(file.stat().st_size for file in places.split),
         "variables": {name: value for name, value in os.environ.items() if name.startswith(("OMP_", "GOMP_", "GGML_"))},
     }
 

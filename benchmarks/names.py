@@ -1,16 +1,18 @@
 """What the measured servers are called in results."""
 
 OURS_AS_SHIPPED = "afterword"
-OURS_Q8_0 = "afterword-q8_0"
+OURS_ORIGINAL = "afterword-original"
+"""With the file as it is; as shipped the server makes a copy for faster kernels."""
 
 REFERENCE = "llama-server"
 """Everybody's figures are given as ratios to this one's."""
 
-REFERENCE_Q8_0 = "llama-server-q8_0"
+REFERENCE_SPLIT = "llama-server-split"
+"""On the copy that this server makes."""
 VLLM = "vllm"
 PACKAGED = "llama-cpp-python"
 
-CEILING, CEILING_Q8_0 = "llama.cpp", "llama.cpp-q8_0"
+CEILING, CEILING_SPLIT = "llama.cpp", "llama.cpp-split"
 """llama.cpp's own loops, on the file as shipped and on its copy."""
 
 ECHO = "echo"

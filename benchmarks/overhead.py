@@ -20,7 +20,7 @@ from benchmarks.servers import Server, Shape, running
 from benchmarks.sizes import Sizes
 from benchmarks.workloads import Measures
 
-ECHO_SHAPE = Shape(slots=256, context=8192)
+ECHO_SHAPE = Shape(slots=255, context=8192)
 
 KINDS: tuple[tuple[str, str, int, int], ...] = (
     ("stream_1", "stream", 1, 2000),

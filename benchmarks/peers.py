@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.names import OURS_AS_SHIPPED, OURS_Q8_0, PACKAGED, REFERENCE, REFERENCE_Q8_0, VLLM
+from benchmarks.names import OURS_AS_SHIPPED, OURS_ORIGINAL, PACKAGED, REFERENCE, REFERENCE_SPLIT, VLLM
 from benchmarks.places import OURS, Places, site_packages
 from benchmarks.servers import Server, Shape
 
@@ -17,14 +17,14 @@ def servers(places: Places) -> list[Server]:
     """Those whose parts are installed, ours first; says on stderr which are left out."""
     found = [afterword(OURS_AS_SHIPPED, "--model", str(places.model))]
     if _has_layouts():
-        found.append(afterword(OURS_Q8_0, "--model", str(places.model), "--layout", "q8_0"))
+        found.append(afterword(OURS_ORIGINAL, "--model", str(places.model), "--layout", "original"))
     else:
-        _leave_out(OURS_Q8_0, "`afterword serve` has no --layout")
+        _leave_out(OURS_ORIGINAL, "`afterword serve` has no --layout")
     program = places.peers / "llama-server"
     if program.is_file():
         found.append(llama_server(REFERENCE, program, places.model))
-        if places.q8_0 is not None:
-            found.append(llama_server(REFERENCE_Q8_0, program, places.q8_0))
+        if places.split is not None:
+            found.append(llama_server(REFERENCE_SPLIT, program, places.split[0], "--lora", str(places.split[1])))
     else:
         _leave_out(REFERENCE, f"{program} does not exist; benchmarks/build_peers.sh builds it")
     if places.vllm is not None:
@@ -45,13 +45,13 @@ def afterword(name: str, *options: str) -> Server:
     return Server(name, command)
 
 
-def llama_server(name: str, program: Path, model: Path) -> Server:
+def llama_server(name: str, program: Path, model: Path, *options: str) -> Server:
     """llama.cpp's server; slots given as a number have KV streams of their own, its faster way."""
 
     def command(shape: Shape, port: int) -> Sequence[str]:
         room = ["--parallel", str(shape.slots), "--ctx-size", str(shape.slots * shape.context)]
         place = ["--host", "127.0.0.1", "--port", str(port), "--offline"]
-        return [str(program), "--model", str(model), "--threads", _CORES, *room, *place]
+        return [str(program), "--model", str(model), "--threads", _CORES, *room, *place, *options]
 
     return Server(name, command)
 

@@ -17,8 +17,8 @@ class Places:
 
     model: Path
     """The GGUF file as shipped."""
-    q8_0: Path | None
-    """Its Q8_0 copy; None where there is none."""
+    split: tuple[Path, Path] | None
+    """The copy this server makes of it: weights and offsets; None where it makes none."""
     peers: Path
     """Directory of llama-server, llama-bench and llama-batched-bench."""
     vllm: Path | None

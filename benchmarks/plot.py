@@ -16,9 +16,9 @@ from matplotlib.axes import Axes  # noqa: E402
 
 COLOURS = {
     "afterword": "#0b6e4f",
-    "afterword-q8_0": "#56b88f",
+    "afterword-original": "#56b88f",
     "llama-server": "#b5520c",
-    "llama-server-q8_0": "#eda35b",
+    "llama-server-split": "#eda35b",
     "vllm": "#5566aa",
     "llama-cpp-python": "#888888",
 }

@@ -1,13 +1,13 @@
 """What a layout does to the model's answers: perplexity, and how far its distributions are from the original's.
 
-usage: python -m benchmarks.quality ORIGINAL.gguf COPY.gguf TEXT_FILE...
+usage: python -m benchmarks.quality ORIGINAL.gguf COPY.gguf [--offsets ADAPTER.gguf] TEXT_FILE...
 
 Prints one JSON line a text. KL is the mean over positions of KL(original || copy) in nats; `same_top` is the share of
 positions where both have the same likeliest token. Runs in the server's own environment, without a server.
 """
 
+import argparse
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,14 +67,20 @@ def distance(original: LlamaModel, copy: LlamaModel, text: str) -> Distance:
     )
 
 
-def main(original: str, copy: str, *texts: str) -> None:
+def main() -> None:
     """Compare two files on some texts."""
-    models = LlamaModel(Path(original)), LlamaModel(Path(copy))
-    for text in texts:
-        found = distance(*models, Path(text).read_text())
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.quality", description=__doc__)
+    parser.add_argument("original", type=Path)
+    parser.add_argument("copy", type=Path)
+    parser.add_argument("texts", type=Path, nargs="+")
+    parser.add_argument("--offsets", type=Path, help="adapter of a split copy")
+    options = parser.parse_args()
+    models = LlamaModel(options.original), LlamaModel(options.copy, offsets=options.offsets)
+    for text in options.texts:
+        found = distance(*models, text.read_text())
         line = {name: round(getattr(found, name), 5) for name in Distance.__dataclass_fields__}
-        print(json.dumps({"text": Path(text).name, **line}), flush=True)
+        print(json.dumps({"text": text.name, **line}), flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
