@@ -304,7 +304,28 @@ def test_next_tokens_and_pieces_of_prompts_take_turns() -> None:
     desk.add(ask(words(1000, 1), max_tokens=1))
     for _ in range(6):
         desk.step()
-    assert [[n for _, n, _ in call] for call in desk.runner.calls[1:]] == [[1], [256], [1], [256], [1], [256]]
+    assert [[n for _, n, _ in call] for call in desk.runner.calls[1:]] == [[1], [64], [1], [64], [1], [64]]
+
+
+@pytest.mark.parametrize(
+    ("n_delayed", "n_rows"),
+    [
+        pytest.param(1, 64, id="least"),
+        pytest.param(42, 64, id="as-long-as-their-step"),
+        pytest.param(60, 90, id="longer-step"),
+        pytest.param(200, 256, id="most"),
+    ],
+)
+def test_a_piece_of_a_prompt_takes_about_as_long_as_the_step_that_it_delays(n_delayed: int, n_rows: int) -> None:
+    desk = Desk(n_delayed + 1)
+    for _ in range(n_delayed):
+        desk.add(ask(words(2), max_tokens=50))
+    while any(sequence.prefilling for sequence in desk.scheduler.running) or desk.scheduler.waiting:
+        desk.step()
+    desk.add(ask(words(1000, 1), max_tokens=1))
+    desk.step()
+    desk.step()
+    assert max(n for call in desk.runner.calls[-2:] for _, n, _ in call) == n_rows
 
 
 def test_a_lone_prompt_goes_in_the_largest_pieces() -> None:

@@ -24,8 +24,12 @@ from afterword.errors import AfterwordError
 PROMPT_BUDGET = 512
 """Prompt tokens in a step when nobody waits for a next token: llama.cpp's micro-batch."""
 
-SHARED_BUDGET = 256
-"""Prompt tokens in a step that delays somebody's next token."""
+SHARED_BUDGETS = (64, 256)
+"""Least and most prompt tokens in a step that delays somebody's next token. Fewer rows than 64 cost more each."""
+
+PER_DELAYED = 1.5
+"""Prompt tokens that take as long as one sampled token: what a step may have for each sequence it delays, so that
+nobody waits for much more than twice as long as without prompts."""
 
 STRETCH = 1.25
 """How much longer a call may become to finish prompts that are a little longer than the one that leads."""
@@ -119,7 +123,7 @@ class Scheduler:
         self._prompts_went_last = True
         self._oldest_led = not self._oldest_led
         lead = prompts[0] if self._oldest_led else min(prompts, key=lambda s: s.n_pending)
-        budget = SHARED_BUDGET if sampling else PROMPT_BUDGET
+        budget = _shared_budget(len(sampling)) if sampling else PROMPT_BUDGET
         return self._prompt_spans(lead, [s for s in prompts if s is not lead], budget)
 
     def _prompt_spans(self, lead: Sequence, others: list[Sequence], budget: int) -> list[Span]:
@@ -143,6 +147,11 @@ class Scheduler:
     def _have_room(self, sequences: list[Sequence], n_rows: int) -> bool:
         """Whether that many rows fit behind what each stream holds, those to be thrown away included."""
         return all(s.n_computed + n_rows <= self._kv.capacity for s in sequences)
+
+
+def _shared_budget(n_delayed: int) -> int:
+    least, most = SHARED_BUDGETS
+    return min(max(least, int(PER_DELAYED * n_delayed)), most)
 
 
 def _span(sequence: Sequence, n: int, n_rows: int) -> Span:
