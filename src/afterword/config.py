@@ -161,7 +161,12 @@ def _section(section: str, values: Mapping[str, object]) -> dict[str, Any]:
 def _home(environment: Mapping[str, str], variable: str, usual: str) -> Path:
     """The program's own folder among the user's, by the desktop's rules."""
     base = environment.get(variable, "")
-    return (Path(base) if base != "" else Path.home() / usual) / "afterword"
+    if base != "":
+        return Path(base) / "afterword"
+    try:
+        return Path.home() / usual / "afterword"
+    except RuntimeError as error:
+        raise ConfigurationError(f"This user has no home directory: set HOME, or {variable}.") from error
 
 
 def _find_file(flags: Mapping[str, object], environment: Mapping[str, str], directory: Path) -> Path | None:

@@ -2,15 +2,16 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Afterword
 
 
-def test_a_key_is_made_and_alone_on_stdout(afterword: Afterword) -> None:
+def test_a_key_is_made_and_alone_on_stdout(afterword: Afterword, tmp_path: Path) -> None:
     result = afterword("keys", "create", "laptop")
     assert re.fullmatch(r"aw-[A-Za-z0-9]{12}-[A-Za-z0-9]{43}\n", result.stdout)
-    assert result.stderr.startswith("Made the key laptop (id ")
+    assert result.stderr.startswith(f"Made the key laptop in {tmp_path / 'afterword.db'} (id ")
     assert "it is not shown again" in result.stderr
 
 

@@ -174,6 +174,14 @@ async def test_closing_does_not_wait_for_ever_for_a_database_that_is_down(
     assert sum(line["rows"] for line in lines if line["event"] == "usage rows were dropped") == 3
 
 
+async def test_a_row_that_comes_after_the_end_is_named_in_the_log(prepared: Path | str) -> None:
+    kept = StoredLedger(open_database(prepared))
+    await kept.aclose()
+    with structlog.testing.capture_logs() as lines:
+        kept.write(ROW)
+    assert [(line["event"], line["request_id"]) for line in lines] == [("a usage row came too late", "req_1")]
+
+
 async def test_a_row_that_no_database_takes_goes_missing_alone(prepared: Path | str) -> None:
     kept = StoredLedger(open_database(prepared))
     with structlog.testing.capture_logs() as lines:

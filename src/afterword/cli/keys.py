@@ -74,7 +74,7 @@ def create(values: Mapping[str, Any]) -> None:
     )
     with opened(values) as database:
         text = create_key(database, terms, now)
-    _show_once(text, f"Made the key {terms.name}")
+        _show_once(text, f"Made the key {terms.name} in {database.name}")
 
 
 @with_options([ALL, FORMAT_OPTION, *DATABASE_OPTIONS])

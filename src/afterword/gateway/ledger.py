@@ -52,6 +52,8 @@ class StoredLedger:
         self._n_dropped = 0
         self._closing_until: float | None = None
         """`time.monotonic()` at which to give up; None while open."""
+        self._has_ended = False
+        """The thread takes no more rows."""
         self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
         self._thread.start()
 
@@ -60,7 +62,11 @@ class StoredLedger:
         if row.user is not None and len(row.user) > MAX_USER:
             row = replace(row, user=row.user[:MAX_USER])
         with self._changed:
-            if len(self._waiting) >= MAX_WAITING or self._closing_until is not None:
+            if self._has_ended:
+                # The request outlived the time that a shutdown has.
+                structlog.get_logger().error("a usage row came too late", request_id=row.request_id)
+                return
+            if len(self._waiting) >= MAX_WAITING:
                 self._n_dropped += 1
                 return
             self._waiting.append((self._n_taken, row))
@@ -90,6 +96,7 @@ class StoredLedger:
             self._changed.wait_for(
                 lambda: len(self._waiting) >= MAX_BATCH or self._closing_until is not None, LINGER_SECONDS
             )
+            self._has_ended = not self._waiting
             return [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
 
     def _store(self, batch: list[_Numbered]) -> None:
@@ -124,10 +131,14 @@ class StoredLedger:
         structlog.get_logger().error("a usage row was refused", request_id=batch[0][1].request_id, reason=str(error))
 
     def _may_try_again(self) -> bool:
-        """Wait a little; whether there is still time."""
+        """Wait a little, but not for longer than closing may take; whether there is still time."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closing_until is not None, RETRY_SECONDS)
-            return self._closing_until is None or time.monotonic() < self._closing_until
+            if self._closing_until is None:
+                self._changed.wait_for(lambda: self._closing_until is not None, RETRY_SECONDS)
+                return True
+            left = self._closing_until - time.monotonic()
+        time.sleep(max(0.0, min(RETRY_SECONDS, left)))
+        return left > 0
 
     def _insert(self, batch: list[_Numbered]) -> None:
         rows = [_columns(row, self._writer, number) for number, row in batch]
