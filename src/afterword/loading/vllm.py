@@ -7,6 +7,7 @@ from afterword.config import EngineConfig
 from afterword.defaults import DEFAULT_MODEL
 from afterword.engine.vllm.settings import NOT_REPRODUCIBLE, VllmSettings
 from afterword.errors import ConfigurationError
+from afterword.loading.embedded import configured_card
 from afterword.model_config import ModelConfig
 from afterword.models import ServedModel
 from afterword.tokens import Tokenizer
@@ -19,9 +20,8 @@ def load_vllm(model: ModelConfig, engine: EngineConfig) -> ServedModel:
     from afterword.engine.vllm.loading import load_engine
 
     loaded = load_engine(settings, engine.cache_dir)
-    card: dict[str, object] = {"path": settings.model, "engine": model.engine, "not_reproducible": NOT_REPRODUCIBLE}
-    if model.infill_template is not None:
-        card["infill_template"] = model.infill_template
+    facts = {"path": settings.model, "engine": model.engine, "not_reproducible": NOT_REPRODUCIBLE}
+    card = {**facts, **configured_card(model)}
     return ServedModel(model.name, loaded, _created(Path(settings.model)), model.aliases, card=card)
 
 

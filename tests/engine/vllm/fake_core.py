@@ -17,9 +17,10 @@ class FakeCore:
         *,
         at_once: int = 1,
         n_missing: int = 0,
+        stalls: bool = False,
         error: Exception | None = None,
     ) -> None:
-        """`n_missing`: tokens that never come. `error`: raised after the first token."""
+        """`n_missing`: tokens that never come. `stalls`: wait for `go` after a token. `error`: raised after one."""
         self.loop = asyncio.new_event_loop()
         self.is_dead = False
         self.n_steps = 0
@@ -28,6 +29,8 @@ class FakeCore:
         """Candidates being sampled."""
         self.hold: Callable[[Plan], bool] = lambda _: False
         """Plans that never get anywhere."""
+        self._go = asyncio.Event()
+        self._stalls = stalls
         self._words = words
         self._at_once = at_once
         self._n_missing = n_missing
@@ -45,10 +48,16 @@ class FakeCore:
                 await asyncio.sleep(0)
                 self.n_steps += 1
                 yield Step(tokens, n_cached=1, scores=None, queue_seconds=0.0)
+                if self._stalls:
+                    await self._go.wait()
             if self._error is not None:
                 raise self._error
         finally:
             self.n_open -= 1
+
+    def go(self) -> None:
+        """Let everything that stalls go on. Any thread."""
+        self.loop.call_soon_threadsafe(self._go.set)
 
     def close(self) -> None:
         if not self.loop.is_closed():

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.engine.vllm.fake_core import FakeCore
-from tests.fakes import complete, eventually, generation_request
+from tests.fakes import Told, complete, eventually, generation_request
 
 from afterword.engine.base import Capabilities
-from afterword.engine.events import Finished, PromptDone
+from afterword.engine.events import Chunk, Event, Finished, PromptDone
 from afterword.engine.vllm.engine import VllmEngine
 from afterword.engine.vllm.plan import Limits
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded
@@ -143,3 +143,19 @@ async def test_waiting_room_counts_what_vllm_cannot_run_yet() -> None:
         engine.reserve(3)
         with pytest.raises(Overloaded):
             engine.reserve(4)
+
+
+async def test_candidate_that_is_ended_from_outside_is_dropped_and_the_others_go_on() -> None:
+    async with opened(core := FakeCore(stalls=True)) as engine:
+        events: list[Event] = []
+        async with engine.generate(generation_request(b"p", n_candidates=2, max_tokens=6)) as generation:
+            async for event in generation:
+                events.append(event)
+                if isinstance(event, Chunk) and event.index == 0:
+                    generation.end(0)
+                if isinstance(event, Finished) and event.index == 0:
+                    core.go()
+        await eventually(lambda: core.n_open == 0 and engine.stats().running == 0)
+    told = Told(events)
+    assert (told.text(0), told.finished(0)) == ("a", Finished(0, "content_filter", 1, 0.0, 0))
+    assert (told.text(1), told.finished(1)) == ("abcabc", Finished(1, "length", 6, 0.0, 0))
