@@ -11,10 +11,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.ceiling import ceilings
+from benchmarks.cluster import cluster
 from benchmarks.groups import GROUPS
 from benchmarks.machine import facts
 from benchmarks.names import CEILING, ECHO, REFERENCE, REFERENCE_SPLIT
@@ -27,13 +28,17 @@ from benchmarks.rounds import Plan, Visit, go_round
 from benchmarks.servers import NotStarted
 from benchmarks.sizes import SMOKE, Sizes
 from benchmarks.targets import Verdict, verdicts
+from benchmarks.workloads import Measures
 
 REFERENCES = (REFERENCE, REFERENCE_SPLIT)
 
-BESIDE_GROUPS = {"overhead": ECHO, "in-process": ECHO, "gateway": ECHO, "ceiling": CEILING}
+BESIDE_GROUPS = {"overhead": ECHO, "in-process": ECHO, "gateway": ECHO, "ceiling": CEILING, "cluster": ECHO}
 """What is measured beside the groups of `groups.py`, and of whom."""
 
 NAMES = (*(group.name for group in GROUPS), *BESIDE_GROUPS)
+
+UNASKED = tuple(name for name in NAMES if name != "cluster")
+"""What is measured if nothing is named: all that needs no other environment."""
 
 
 def main() -> None:
@@ -78,14 +83,21 @@ async def _measure_alone(name: str, visit: Visit, plan: Plan, places: Places) ->
         case "gateway":
             visit.add(name, await gateway(plan.sizes))
         case "ceiling":
-            for server, measures in (await ceilings(places)).items():
-                Visit(visit.round, server, visit.record).add(name, measures)
+            _add_each(await ceilings(places), name, visit)
+        case "cluster":
+            _add_each(await cluster(plan.sizes, places), name, visit)
+
+
+def _add_each(found: Mapping[str, Measures], name: str, visit: Visit) -> None:
+    """Figures of several servers in one group."""
+    for server, measures in found.items():
+        Visit(visit.round, server, visit.record).add(name, measures)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     names = ", ".join(NAMES)
-    parser.add_argument("--only", type=_names, default=NAMES, help=f"what to measure, with commas between: {names}")
+    parser.add_argument("--only", type=_names, default=UNASKED, help=f"what to measure, with commas between: {names}")
     parser.add_argument("--servers", type=lambda text: text.split(","), help="which servers, default all there are")
     parser.add_argument("--rounds", type=int, default=3, help="times that everything is measured (default 3)")
     parser.add_argument("--model", type=Path, help="GGUF file (default: the packaged one)")

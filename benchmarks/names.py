@@ -17,3 +17,6 @@ CEILING, CEILING_SPLIT = "llama.cpp", "llama.cpp-split"
 
 ECHO = "echo"
 """Ours with the echo engine: what the server costs apart from a model."""
+
+ON_CLUSTER = "-cluster"
+"""After the name of a server: the same as replicas on a Ray cluster."""

@@ -38,7 +38,7 @@ async def overhead(sizes: Sizes, logs: Path) -> dict[str, Measures]:
         found = {}
         for name, kind, connections, n_tokens in KINDS:
             busy_before = _cpu_seconds(started.process_id)
-            rates = await _pour(client_core, started.port, kind, connections, sizes.pour_seconds, n_tokens)
+            rates = await pour(client_core, started.port, kind, connections, sizes.pour_seconds, n_tokens)
             busy = _cpu_seconds(started.process_id) - busy_before
             found[f"overhead-{name}"] = _measures(kind, n_tokens, rates, busy / (1.1 * sizes.pour_seconds))
     return found
@@ -89,7 +89,8 @@ def _cpu_seconds(process_id: int) -> float:
     return float(times.user + times.system)
 
 
-async def _pour(core: int, port: int, kind: str, connections: int, seconds: float, max_tokens: int) -> dict[str, float]:
+async def pour(core: int, port: int, kind: str, connections: int, seconds: float, max_tokens: int) -> dict[str, float]:
+    """What `pour.py` says of a server; the client runs on `core`."""
     numbers = (str(port), str(core), kind, str(connections), str(seconds), str(max_tokens))
     return await _json_of(sys.executable, "-m", "benchmarks.pour", *numbers)
 
