@@ -5,7 +5,7 @@
 #   make test           set up if need be, then run the tests   (ARGS="tests/text -k stops")
 #   make test-clients   run the tests of clients that need environments of their own; builds those first, about 2 GB
 #   make test-vllm      run the tests of the vLLM engine, in an environment of its own; builds that first, about 4 GB
-#   make test-cluster   run the tests that need Ray, in an environment of their own; builds that first, about 700 MB
+#   make test-cluster   run the tests that need Ray, in an environment of their own; builds that first, about 1 GB
 #   make test-e2e       drive the playground in Chromium, which must be installed  (ARGS="-k tree")
 #   make screenshots    do that and write the pictures of docs/playground.md anew
 #   make bench          measure this server and its peers: benchmarks/README.md   (ARGS="--only single --rounds 3")

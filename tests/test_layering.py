@@ -47,7 +47,7 @@ HOMES = {
     "typer": ("cli/",),
     "rich": ("cli/",),
     "pydantic": ("completions/",),
-    "prometheus_client": ("metrics.py", "cluster/metrics.py"),
+    "prometheus_client": ("metrics.py",),
     "ray": ("cluster/",),
     "regex": ("completions/filter/",),
     "sqlalchemy": ("gateway/",),

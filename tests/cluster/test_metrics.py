@@ -1,6 +1,8 @@
 """One exposition of many."""
 
-from afterword.cluster.metrics import ClusterMetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from afterword.cluster.metrics import ClusterMetrics, merged
 from afterword.engine.echo import EchoEngine
 from afterword.logs import RequestRecord
 from afterword.metrics import Metrics
@@ -22,8 +24,8 @@ def test_each_sample_tells_its_replica() -> None:
     metrics.observe(RECORD)
     text = metrics.render()
     assert samples(text, "afterword_engine_streams_free") == [
-        'afterword_engine_streams_free{model="m",replica="e1"} 7.0',
-        'afterword_engine_streams_free{model="m",replica="e2"} 7.0',
+        'afterword_engine_streams_free{replica="e1",model="m"} 7.0',
+        'afterword_engine_streams_free{replica="e2",model="m"} 7.0',
     ]
     assert samples(text, "afterword_requests_total") == [
         'afterword_requests_total{replica="h1",route="/v1/completions",status="200"} 2.0',
@@ -35,13 +37,27 @@ def test_each_sample_tells_its_replica() -> None:
 def test_engines_of_vendors_are_shown_by_the_replica_that_asks_them() -> None:
     metrics = ClusterMetrics("h1", [ServedModel("m", EchoEngine(n_streams=7), created=0)], lambda: ())
     assert samples(metrics.render(), "afterword_engine_streams_free") == [
-        'afterword_engine_streams_free{model="m",replica="h1"} 7.0'
+        'afterword_engine_streams_free{replica="h1",model="m"} 7.0'
     ]
 
 
 def test_what_others_know_of_this_replica_is_not_counted_twice() -> None:
-    metrics = ClusterMetrics(
-        "h1", (), lambda: [("h1", b"# TYPE afterword_requests counter\nafterword_requests_total 9\n")]
-    )
+    stale = b"# HELP afterword_requests_total x\n# TYPE afterword_requests_total counter\nafterword_requests_total 9\n"
+    metrics = ClusterMetrics("h1", (), lambda: [("h1", stale)])
     metrics.observe(RECORD)
     assert len(samples(metrics.render(), "afterword_requests_total")) == 1
+
+
+def test_what_is_merged_can_be_read_as_what_it_was() -> None:
+    text = (
+        b'# HELP a What.\n# TYPE a gauge\na 1.0\n# HELP b_total Why.\n# TYPE b_total counter\nb_total{x="{ y} "} 2.0\n'
+    )
+    families = {family.name: family for family in text_string_to_metric_families(merged([("r", text)] * 2).decode())}
+    assert [(family.type, family.documentation) for family in families.values()] == [
+        ("gauge", "What."),
+        ("counter", "Why."),
+    ]
+    assert [sample.labels for sample in families["a"].samples] == [{"replica": "r"}] * 2
+    assert [(sample.labels, sample.value) for sample in families["b"].samples] == [
+        ({"replica": "r", "x": "{ y} "}, 2.0)
+    ] * 2

@@ -49,6 +49,8 @@ def connected(address: str | None) -> Iterator[None]:
     try:
         ray.init(
             address=address,
+            # Only a new cluster is asked about a dashboard, and this one nobody looks at.
+            include_dashboard=False if address is None else None,
             namespace="afterword",
             log_to_driver=False,
             logging_level="warning",

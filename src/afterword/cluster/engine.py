@@ -27,7 +27,10 @@ SUMMED = tuple(field.name for field in fields(EngineStats) if field.type is int 
 """The figures of `EngineStats` that are counts."""
 
 REPORT_SECONDS = 2.0
-"""Time between two looks at the replicas' figures."""
+"""Time between two looks at the replicas' figures, if they are few."""
+
+SECONDS_A_REPORT = 0.02
+"""For each replica, if they are many."""
 
 
 class ClusterEngine:
@@ -79,7 +82,7 @@ class ClusterEngine:
                 self._reports = tuple(await self._handle.broadcast("report").results_async())
             except (RayError, RayServeException) as error:
                 structlog.get_logger("afterword.cluster").warning("no figures from the replicas", error=str(error))
-            await asyncio.sleep(REPORT_SECONDS)
+            await asyncio.sleep(pause(len(self._reports)))
 
 
 class RemoteGeneration:
@@ -169,6 +172,11 @@ class RemoteGeneration:
             raise first.error()
         assert isinstance(first, Accepted), "the first message tells whether the request was queued"
         self._engine.fingerprint = first.fingerprint
+
+
+def pause(n_replicas: int) -> float:
+    """Seconds until that many replicas are asked for figures again: each asker makes some tens of calls a second."""
+    return max(REPORT_SECONDS, n_replicas * SECONDS_A_REPORT)
 
 
 def total(stats: list[EngineStats]) -> EngineStats:

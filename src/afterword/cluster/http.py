@@ -13,7 +13,7 @@ from ray.serve.handle import DeploymentHandle
 from afterword import logs
 from afterword.api.app import create_app
 from afterword.api.settings import api_settings
-from afterword.cluster.engine import REPORT_SECONDS, ClusterEngine
+from afterword.cluster.engine import REPORT_SECONDS, ClusterEngine, pause
 from afterword.cluster.messages import Facts
 from afterword.cluster.metrics import ClusterMetrics, Exposition
 from afterword.config import Config
@@ -89,7 +89,7 @@ class HttpReplica:
                 self._others = tuple(await handle.broadcast("exposition").results_async())
             except (RayError, RayServeException) as error:
                 structlog.get_logger("afterword.cluster").warning("no counters from other replicas", error=str(error))
-            await asyncio.sleep(REPORT_SECONDS)
+            await asyncio.sleep(pause(len(self._others)))
 
 
 async def _handle_of(application: str) -> DeploymentHandle:
