@@ -17,7 +17,9 @@ from afterword.models import ServedModel
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
-STATES = ("loading", "ready", "failed", "closed")
+STATES = ("loading", "ready", "unreachable", "failed", "closed")
+
+BREAKER_STATES = ("closed", "open", "half_open")
 
 _GAUGES = {
     "running": "Sequences that hold a stream.",
@@ -33,6 +35,12 @@ _COUNTERS = {
     "cached_tokens": "Prompt tokens found in the cache.",
     "completion_tokens": "Tokens sampled.",
     "cancelled": "Sequences that were cancelled.",
+    "fallbacks": "Prompts passed on to the next vendor.",
+}
+_UPSTREAM_COUNTERS = {
+    "requests": "Prompts sent to a server elsewhere.",
+    "failures": "Prompts that it failed to answer.",
+    "retries": "Attempts to send one again.",
 }
 _LATENCY_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _TTFT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -150,6 +158,7 @@ class EngineCollector(Collector):
             for model, stats in snapshots:
                 counter.add_metric((model,), getattr(stats, name))
             yield counter
+        yield from _upstreams(snapshots)
 
 
 def _states(snapshots: list[tuple[str, EngineStats]]) -> Metric:
@@ -158,3 +167,24 @@ def _states(snapshots: list[tuple[str, EngineStats]]) -> Metric:
         for state in STATES:
             family.add_metric((model, state), float(stats.state == state))
     return family
+
+
+def _upstreams(snapshots: list[tuple[str, EngineStats]]) -> Iterator[Metric]:
+    """The servers elsewhere; nothing where there are none."""
+    behind = [(model, upstream) for model, stats in snapshots for upstream in stats.upstreams]
+    if not behind:
+        return
+    states = GaugeMetricFamily(
+        "afterword_upstream_state",
+        "1 for the state of the breaker: closed lets requests through, open none, half_open one.",
+        labels=("model", "vendor", "state"),
+    )
+    for model, upstream in behind:
+        for state in BREAKER_STATES:
+            states.add_metric((model, upstream.vendor, state), float(upstream.breaker == state))
+    yield states
+    for name, meaning in _UPSTREAM_COUNTERS.items():
+        counter = CounterMetricFamily(f"afterword_upstream_{name}", meaning, labels=("model", "vendor"))
+        for model, upstream in behind:
+            counter.add_metric((model, upstream.vendor), getattr(upstream, name))
+        yield counter

@@ -39,9 +39,12 @@ async def health(request: Request) -> Response:
 @router.get("/ready", **READY_DOCS)
 @router.head("/ready", include_in_schema=False)
 async def ready(request: Request) -> Response:
-    """200 once every engine takes requests; 503 before, and after one has failed or closed."""
+    """200 once every engine takes requests; 503 before, and after one has failed or closed.
+
+    A vendor that cannot be reached takes the server out of service only if no model is left: the others work.
+    """
     states = _states(serving(request))
-    is_ready = all(state == "ready" for state in states.values())
+    is_ready = "ready" in states.values() and set(states.values()) <= {"ready", "unreachable"}
     return json_response({"status": "ready" if is_ready else "not ready", "models": states}, 200 if is_ready else 503)
 
 
