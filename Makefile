@@ -49,7 +49,8 @@ test-vllm: setup-dev
 	@$(MAKE) --no-print-directory VLLM_ENV="$${XDG_CACHE_HOME:-$$HOME/.cache}/afterword/vllm-$(VLLM_KEY)" test-vllm-run
 
 test-vllm-run: $(VLLM_ENV)/model-$(MODEL_KEY)
-	AFTERWORD_TEST_VLLM_MODEL=$< $(VLLM_ENV)/bin/python -m pytest -m vllm -W default --timeout=900 $(ARGS)
+	AFTERWORD_TEST_VLLM_MODEL=$< $(VLLM_ENV)/bin/python -m pytest -m vllm -W default --timeout=900 \
+		tests/contract tests/vllm tests/export $(ARGS)
 
 $(VLLM_ENV)/model-$(MODEL_KEY): $(VLLM_ENV)/.stamp-vllm
 	@echo "Writing the default model in the format of vLLM"

@@ -1,4 +1,4 @@
-"""Tiny GGUF models in the format of the Hugging Face libraries."""
+"""Tiny GGUF models in the format of the Hugging Face libraries. What writes weights is installed where vLLM is."""
 
 import json
 from collections.abc import Sequence
@@ -152,7 +152,8 @@ def test_file_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 def exported(file: Path, directory: Path, dtype: str, **changes: Any) -> dict[str, Any]:
     """Tensors of an exported model, by name."""
-    numpy = pytest.importorskip("safetensors.numpy", reason="needs what afterword[vllm] installs")
+    from safetensors import numpy
+
     from afterword.export.export import export_model
 
     export_model(file, directory, dtype)
@@ -160,6 +161,7 @@ def exported(file: Path, directory: Path, dtype: str, **changes: Any) -> dict[st
     return tensors
 
 
+@pytest.mark.vllm
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 0.0), ("float16", 1e-3)])
 def test_directory_holds_the_weights(tmp_path: Path, dtype: str, tolerance: float) -> None:
     file = write_tiny(tmp_path, Tiny("F32"))
@@ -176,8 +178,8 @@ def test_directory_holds_the_weights(tmp_path: Path, dtype: str, tolerance: floa
     assert json.loads((tmp_path / "out" / "config.json").read_text())["torch_dtype"] == dtype
 
 
+@pytest.mark.vllm
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    pytest.importorskip("safetensors", reason="needs what afterword[vllm] installs")
     from afterword.export.export import export_model
 
     (tmp_path / "out").mkdir()
@@ -187,8 +189,10 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
 
 
+@pytest.mark.vllm
 def test_large_models_are_cut_into_files_with_an_index(tmp_path: Path) -> None:
-    numpy = pytest.importorskip("safetensors.numpy", reason="needs what afterword[vllm] installs")
+    from safetensors import numpy
+
     from afterword.export.weights import write_weights
 
     source = Source(write_tiny(tmp_path, Tiny("F32")))
@@ -202,12 +206,12 @@ def test_large_models_are_cut_into_files_with_an_index(tmp_path: Path) -> None:
 
 
 def as_bits(values: Sequence[float]) -> list[str]:
-    pytest.importorskip("safetensors", reason="needs what afterword[vllm] installs")
     from afterword.export.weights import as_stored
 
     return [f"{bits:04x}" for bits in as_stored(np.asarray(values, dtype=np.float32), "bfloat16").tolist()]
 
 
+@pytest.mark.vllm
 def test_bfloat16_rounds_to_the_nearest_and_ties_to_even() -> None:
     ties = np.array([0x3F808000, 0x3F818000, 0x3F808001, 0xBF807FFF], dtype=np.uint32).view(np.float32)
     assert as_bits([1.0, -2.0, 0.0]) == ["3f80", "c000", "0000"]
