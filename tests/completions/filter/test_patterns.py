@@ -172,7 +172,9 @@ ATOMS = [
     " ",
 ]
 PATTERNS = st.lists(
-    st.tuples(st.sampled_from(ATOMS), st.sampled_from(["", "?", "+", "*", "+?", "{2}"])), min_size=1, max_size=4
+    st.tuples(st.sampled_from(ATOMS), st.sampled_from(["", "?", "+", "*", "+?", "*?", "{1,3}?", "{2}", "++"])),
+    min_size=1,
+    max_size=4,
 ).map(lambda parts: "".join(f"(?:{atom}){times}" for atom, times in parts))
 TEXTS = st.text("ab \n", max_size=14)
 
@@ -180,6 +182,10 @@ TEXTS = st.text("ab \n", max_size=14)
 @given(sources=st.lists(PATTERNS, min_size=1, max_size=3), pieces=pieces_of(TEXTS))
 @example(sources=[r"(?:b)(?:\B)(?:a)"], pieces=["b", "a"])
 @example(sources=["(?:a)(?:b)?(?:$)"], pieces=["ab\n", "a"])
+@example(sources=["(?:a|b)+?(?<=a)"], pieces=["b", "b", "a"])
+@example(sources=["(?>a|ab)b(?!a)"], pieces=["ab", "b"])
+@example(sources=["(?:ab?)*(?<=a)b"], pieces=["ab", "ab"])
+@example(sources=["(?:ab?)*$(?<=a)"], pieces=["ab", "a"])
 async def test_however_the_text_is_cut_it_ends_at_the_earliest_match(sources: list[str], pieces: list[str]) -> None:
     # Not while the patterns are drawn: the package's cache asks for random numbers.
     assume(all(is_pattern(source) for source in sources))

@@ -1,7 +1,8 @@
-"""The dialect of regular expressions in list files: what is written, as what is searched for.
+r"""The dialect of regular expressions in list files: what is written, as what is searched for.
 
 Everything that the `regex` package knows, except what has no meaning in a text that is not complete: that is refused.
-Word boundaries are spelled out, because the package takes the end of the text so far for the end of all text there.
+Two translations make up for what the package's partial matching gets wrong: at `\b` and `\B` it takes the end of the
+text so far for the end of all text, and a repeat does not always notice that it has come there.
 """
 
 import regex
@@ -16,6 +17,11 @@ _SPELLED_OUT = {
     r"\b": r"(?:(?<=\w)(?!\w)|(?<!\w)(?=\w))",
     r"\B": r"(?:(?<=\w)(?=\w)|(?<!\w)(?!\w))",
 }
+_ANCHORS = {"^", "$", r"\A", r"\Z", r"\z"}
+
+_AT_END = "(?!(?s:.))"
+"""Matches where the text ends, so partial matching cannot tell yet."""
+
 _REFUSED_ESCAPES = {r"\K", r"\G", r"\X", r"\m", r"\M"}
 
 _PIECE = regex.compile(
@@ -25,8 +31,12 @@ _PIECE = regex.compile(
     | (?P<comment> \(\?\# [^)]* \) )
     | (?P<verb> \(\* )
     | (?P<recursion> \(\?(?:R|0)\) )
+    | (?P<lookahead> \(\?[=!] )
+    | (?P<lookbehind> \(\?<[=!] )
+    | (?P<atomic> \(\?> )
+    | (?P<group> \(\? )
+    | (?P<quantifier> (?: [*+?] | \{ (?: \d+ (?: ,\d* )? | ,\d+ ) \} ) [?+]? )
     | (?P<fuzzy> \{ [^{}]* [idse] [^{}]* \} )
-    | (?P<assertion> \(\?<?[=!] | \(\?> | [*+?}]\+ )
     | (?P<other> . )
     """,
     regex.VERBOSE | regex.DOTALL,
@@ -34,19 +44,56 @@ _PIECE = regex.compile(
 
 
 def translate(source: str) -> str:
-    """A pattern as the matcher compiles it. Raises `ValueError` with words to follow "the pattern"."""
+    """A pattern as it is matched. Raises `ValueError` with words to follow "the pattern"."""
     return "".join(_translated(str(piece.lastgroup), piece[0]) for piece in _PIECE.finditer(source))
+
+
+def relax(source: str) -> str:
+    """A pattern that matches wherever `translate`'s does, and maybe elsewhere.
+
+    All repeats are greedy, nothing is atomic, and what looks behind or is an anchor also holds, for the time being, at
+    the end of the text. What is inside an assertion stays as it is: the assertion may be about what does not match.
+    """
+    relaxed: list[str] = []
+    open_groups: list[str] = []
+    for piece in _PIECE.finditer(source):
+        kind, text = str(piece.lastgroup), piece[0]
+        is_inside = any(group.startswith("look") for group in open_groups)
+        if kind in ("lookahead", "lookbehind", "atomic", "group") or text == "(":
+            open_groups.append(kind)
+        change = _translated if is_inside else _relaxed
+        relaxed.append(change(kind, text))
+        if text == ")" and open_groups:
+            closed = open_groups.pop()
+            if closed == "lookbehind" and not any(group.startswith("look") for group in open_groups):
+                relaxed.append(f"|{_AT_END})")
+    return "".join(relaxed)
 
 
 def lookahead(source: str) -> int:
     """How many characters behind a match may undo it."""
     n = 0
     for piece in _PIECE.finditer(source):
-        if piece.lastgroup == "assertion":
+        is_possessive = piece.lastgroup == "quantifier" and piece[0][1:].endswith("+")
+        if piece.lastgroup in ("lookahead", "atomic") or is_possessive:
             return LOOKAHEAD
         if piece[0] in (r"\b", r"\B", r"\Z", r"\z", "$"):
             n = _ANCHORED
     return n
+
+
+def _relaxed(kind: str, piece: str) -> str:
+    match kind:
+        case "atomic":
+            return "(?:"
+        case "lookbehind":
+            return "(?:" + piece
+        case "quantifier":
+            # The first character may be the only one.
+            return piece[0] + piece[1:].rstrip("?+")
+    if piece in _ANCHORS:
+        return f"(?:{piece}|{_AT_END})"
+    return _translated(kind, piece)
 
 
 def _translated(kind: str, piece: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import regex
 
-from afterword.completions.filter.dialect import lookahead, translate
+from afterword.completions.filter.dialect import lookahead, relax, translate
 from afterword.completions.filter.look import Look
 from afterword.completions.filter.verdict import Flag
 
@@ -40,7 +40,7 @@ class Pattern:
 
     whole: regex.Pattern[str]
     begun: regex.Pattern[str]
-    """`whole` with `_NEVER` behind it: matched only partially, from where `whole` matches or may do so."""
+    """`whole`, relaxed, with `_NEVER` behind it: matched only partially, from where `whole` matches or may do so."""
     settled: regex.Pattern[str]
     """`whole` with as many characters behind it as may undo a match."""
     rule: str
@@ -62,10 +62,11 @@ def compile_pattern(source: str, flags: str, rule: str) -> Pattern:
     if written.flags & _REFUSED_FLAGS:
         raise ValueError("sets a flag inside that it may not have")
     # A comment that the pattern may end in goes to the end of the line.
-    group = f"(?:{translate(source)}" + ("\n)" if written.flags & regex.VERBOSE else ")")
-    whole = regex.compile(group, options)
-    begun = regex.compile(f"{group}(?s:.)*{_NEVER}", options)
-    settled = regex.compile(f"{group}(?s:.{{{lookahead(source)}}})", options)
+    end = "\n)" if written.flags & regex.VERBOSE else ")"
+    exactly, loosely = f"(?:{translate(source)}{end}", f"(?:{relax(source)}{end}"
+    whole = regex.compile(exactly, options)
+    begun = regex.compile(f"{loosely}(?s:.)*{_NEVER}", options)
+    settled = regex.compile(f"{exactly}(?s:.{{{lookahead(source)}}})", options)
     if whole.match("") is not None:
         raise ValueError("matches the empty text, so it would flag everything")
     return Pattern(whole, begun, settled, rule)
@@ -118,18 +119,22 @@ class PatternMatcher:
         """Note a pattern's earliest match in the text as it is."""
         place = self._places[number] - self._base
         while (begins := _first(pattern, self._text, place)) is not None:
-            if self._matches(pattern.whole, begins):
+            # What ends with the text may rest on its end; what is cut off at its reach may not.
+            if self._matches(pattern.settled if self._is_in_reach(begins) else pattern.whole, begins):
                 self._note(begins, pattern)
                 return
             place = begins + 1
 
     def _is_ruled_out(self, pattern: Pattern, place: int) -> bool:
         """Whether no further text can make a match at `place`; notes one that no further text can undo."""
-        is_full = len(self._text) >= place + REACH
-        matches = self._matches(pattern.whole if is_full else pattern.settled, place)
+        matches = self._matches(pattern.settled, place)
         if matches:
             self._note(place, pattern)
-        return is_full and not matches
+        return not matches and self._is_in_reach(place)
+
+    def _is_in_reach(self, place: int) -> bool:
+        """Whether all that a match at `place` may look at has come."""
+        return len(self._text) >= place + REACH
 
     def _matches(self, pattern: regex.Pattern[str], place: int) -> bool:
         """Whether the pattern matches at `place` within its reach."""
