@@ -33,8 +33,6 @@ CONTEXT = 2048
 TEMPLATE = "{suffix}\n\n{prefix}"
 """Not what the model learned: it is enough that the text after the gap is sent and seen."""
 
-EMPTY_PAGE = "data:text/html,"
-
 
 @pytest.fixture(scope="session")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -43,7 +41,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     models = [
         ServedModel("smollm2-135m-instruct", engine, 1700000000, aliases=("default",)),
         ServedModel("filler", engine, 1700000000, card={"infill_template": TEMPLATE}),
-        ServedModel("echo", EchoEngine(), 1700000000),
+        ServedModel("echo", EchoEngine(context=2**16), 1700000000),
+        ServedModel("long", EchoEngine(context=2**17), 1700000000),
     ]
     with run_server(create_app(Registry(models), ApiSettings())) as running:
         yield running

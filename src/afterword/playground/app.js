@@ -2,7 +2,6 @@
  * Puts the page together: what is kept, what is shown, and which part tells which.
  */
 
-import { Alternatives } from "./alternatives.js";
 import { Api } from "./api.js";
 import { Candidates } from "./candidates.js";
 import { CodeView } from "./codeview.js";
@@ -10,9 +9,9 @@ import { byId, debounced, el } from "./dom.js";
 import { Editor } from "./editor.js";
 import { showLikelihood, showRun } from "./figures.js";
 import { History } from "./history.js";
-import { markAt } from "./marks.js";
 import { announce, complain, notice } from "./notice.js";
 import { Parameters } from "./parameters.js";
+import { Pointer } from "./pointer.js";
 import { Presets } from "./presets.js";
 import { Recorder } from "./recorder.js";
 import { completion } from "./request.js";
@@ -44,8 +43,8 @@ class Page {
     this.tree = new Tree(history);
     this.tokens = new TokenView(this.api);
     this.code = new CodeView();
-    this.alternatives = new Alternatives();
     this.writer = new Writer(this.api, history, () => this.draft());
+    this.pointer = new Pointer(this.editor, () => this.#colours && !this.writer.busy);
     this.tabs = new Tabs(byId("tabs"), (panel) => this.#opened(panel));
     this.#connectHistory();
     this.#connectEditor();
@@ -125,34 +124,19 @@ class Page {
       this.recorder.record(after, kind);
       this.#isWriting = false;
       this.editor.mirror(before, this.#marks());
-      this.alternatives.hide();
+      this.pointer.close();
       notice("");
     });
     this.editor.addEventListener("select", () => {
       this.#showSelection();
       this.#showCode();
     });
-    const sheet = byId("sheet");
-    let frame = 0;
-    sheet.addEventListener("pointermove", (event) => {
-      cancelAnimationFrame(frame);
-      frame = requestAnimationFrame(() => this.#pointed(event));
-    });
-    sheet.addEventListener("pointerleave", () => this.alternatives.hideSoon());
-    sheet.addEventListener("scroll", () => this.alternatives.hide(), { passive: true });
-    byId("text").addEventListener("keyup", (event) => {
-      if (event.key.startsWith("Arrow") && !event.altKey && !event.shiftKey) this.#showAtCaret();
-    });
-    byId("text").addEventListener("blur", () => this.alternatives.hideSoon());
-    this.alternatives.addEventListener("leave", () => this.editor.focus());
-    this.alternatives.addEventListener("choose", ({ detail: { mark, name } }) => {
-      this.alternatives.hide();
-      this.editor.focus();
-      this.writer.choose(mark, name, name === this.#endName);
-    });
   }
 
   #connectWriter() {
+    this.pointer.addEventListener("choose", ({ detail: { mark, name } }) => {
+      this.writer.choose(mark, name, name === this.#endName);
+    });
     this.writer.addEventListener("busy", () => this.#showBusy());
     this.writer.addEventListener("note", ({ detail }) => notice(detail));
     this.writer.addEventListener("refused", ({ detail }) => this.#refused(detail));
@@ -212,7 +196,7 @@ class Page {
       undo: () => this.#travel(() => this.history.undo()),
       redo: () => this.#travel(() => this.history.redo()),
       colours: () => this.#toggleColours(),
-      alternatives: () => this.#enterAlternatives(),
+      alternatives: () => this.pointer.enter(),
       editor: () => this.editor.focus(),
       parameters: () => this.#goToTab("parameters-panel"),
       tree: () => this.#goToTab("tree-panel"),
@@ -224,22 +208,19 @@ class Page {
   #begin(work) {
     this.recorder.close();
     this.parameters.forgive();
-    this.alternatives.hide();
+    this.pointer.close();
     notice("");
     work();
   }
 
   #stop() {
-    if (this.writer.stop()) return true;
-    if (this.alternatives.mark === null) return false;
-    this.alternatives.hide();
-    return true;
+    return this.writer.stop() || this.pointer.close();
   }
 
   #travel(move) {
     if (this.writer.busy) return;
     this.recorder.close();
-    this.alternatives.hide();
+    this.pointer.close();
     move();
   }
 
@@ -247,12 +228,6 @@ class Page {
     this.settings.set("colours", !this.#colours);
     this.#dress();
     this.#show();
-  }
-
-  #enterAlternatives() {
-    if (document.activeElement !== byId("text") || !this.#showAtCaret()) return false;
-    this.alternatives.focus();
-    return true;
   }
 
   #goToTab(panel) {
@@ -263,7 +238,7 @@ class Page {
   /** The text, its colours and everything beside it, as the history has them. */
   #show() {
     const { history } = this;
-    if (!this.#isWriting) this.editor.show(history.text(history.current.id), this.#marks());
+    if (!this.#isWriting) this.#showText();
     this.candidates.show();
     if (!byId("tree-panel").hidden) this.tree.show();
     const { undo, redo, regenerate } = this.#buttons();
@@ -273,6 +248,12 @@ class Page {
     showRun(history.current.run ?? history.lastRun()?.run ?? null);
     this.#showSelection();
     this.#ask();
+  }
+
+  /** The caret goes behind what a model wrote; elsewhere to what is different. */
+  #showText() {
+    const { id, run, at, inserted } = this.history.current;
+    this.editor.show(this.history.text(id), this.#marks(), run === null ? null : at + inserted.length);
   }
 
   #buttons() {
@@ -308,6 +289,7 @@ class Page {
     this.#showCode();
     const { text, model, params } = this.draft();
     const withBos = params.add_special_tokens ?? true;
+    this.tokens.bias = params.logit_bias ?? {};
     this.tokens.changed({ model, text, withBos, maxTokens: params.max_tokens ?? DEFAULT_MAX_TOKENS });
   }
 
@@ -323,32 +305,14 @@ class Page {
     if (panel === "code-panel") this.#showCode();
   }
 
-  #pointed(event) {
-    if (!this.#colours || this.writer.busy || event.buttons !== 0 || event.pointerType === "touch") return;
-    const mark = this.editor.markAt(event.clientX, event.clientY);
-    if (mark === null) this.alternatives.hideSoon();
-    else this.alternatives.show(mark, this.editor.rectOf(mark.start, mark.end));
-  }
-
-  /** Whether there is a mark at the caret to show. */
-  #showAtCaret() {
-    const mark = this.#colours ? markAt(this.editor.marks, this.editor.caret) : null;
-    if (mark === null) {
-      this.alternatives.hide();
-      return false;
-    }
-    this.alternatives.show(mark, this.editor.rectOf(mark.start, mark.end));
-    return true;
-  }
-
-  /** Ban a token that was clicked; the form has the exact value. */
+  /** Put a token that was clicked into `logit_bias`, or take it out again. */
   #bias(id, name) {
-    const bias = { ...this.parameters.values.logit_bias, [id]: -100 };
-    this.parameters.setOne("logit_bias", bias);
-    announce(`Token ${name} is banned; set another bias under Parameters.`);
-    notice(
-      `Token ${id} (${JSON.stringify(name)}) is banned: it is in logit_bias with -100. Change that under Parameters.`,
-    );
+    const { [id]: known, ...others } = this.parameters.values.logit_bias ?? {};
+    const value = Number(byId("bias-value").value);
+    const bias = known === undefined ? { ...others, [id]: value } : others;
+    this.parameters.setOne("logit_bias", Object.keys(bias).length === 0 ? undefined : bias);
+    const token = `Token ${id} (${JSON.stringify(name)})`;
+    notice(known === undefined ? `${token} has the bias ${value}.` : `${token} has no bias any more.`);
   }
 
   /** Show a failure in words, beside the field it is about if the page has one. */
@@ -371,7 +335,7 @@ class Page {
     root.dataset.typeface = this.settings.get("typeface", "serif");
     colours.setAttribute("aria-pressed", String(this.#colours));
     byId("legend").hidden = !this.#colours;
-    if (!this.#colours) this.alternatives.hide();
+    if (!this.#colours) this.pointer.close();
   }
 }
 

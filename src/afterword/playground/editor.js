@@ -16,7 +16,7 @@ export class Editor extends EventTarget {
   #text = "";
   #marks = [];
   #follow = false;
-  #focused = false;
+  #caret = null;
   #selection = "";
 
   /**
@@ -29,7 +29,7 @@ export class Editor extends EventTarget {
     this.#window = window;
     this.#mirror = new Mirror(box, window);
     field.addEventListener("input", (event) => this.#typed(event));
-    field.addEventListener("focus", () => (this.#focused = true));
+    field.addEventListener("focus", () => this.#restored());
     document.addEventListener("selectionchange", () => this.#selected());
     for (const name of ["keyup", "pointerup", "select"]) field.addEventListener(name, () => this.#selected());
     window.addEventListener("wheel", () => (this.#follow = false), { passive: true });
@@ -46,12 +46,7 @@ export class Editor extends EventTarget {
 
   /** Where the next text goes: the selection's end, or the text's end before anybody was in the field. */
   get caret() {
-    return this.#focused ? this.#field.selectionEnd : this.#text.length;
-  }
-
-  set caret(at) {
-    this.#focused = true;
-    this.#field.setSelectionRange(at, at);
+    return Math.min(this.#caret ?? this.#text.length, this.#text.length);
   }
 
   /** `[start, end]` of the selection; equal if there is none. */
@@ -70,19 +65,22 @@ export class Editor extends EventTarget {
     this.#field.focus({ preventScroll: true });
   }
 
-  /** Show another text. The caret goes to the end of what is different, and so does the window while locked. */
-  show(text, marks) {
+  /**
+   * Show another text. The caret goes to `caret`, or to the end of what is different if that is null; the window
+   * follows it while locked.
+   */
+  show(text, marks, caret) {
     const change = difference(this.#text, text);
     const isNew = change.removed > 0 || change.inserted !== "";
     if (isNew) {
-      const caret = change.at + change.inserted.length;
-      this.#field.setRangeText(change.inserted, change.at, change.at + change.removed, "end");
-      this.#field.setSelectionRange(caret, caret);
       this.#text = text;
+      this.#caret = caret ?? change.at + change.inserted.length;
+      this.#field.setRangeText(change.inserted, change.at, change.at + change.removed, "end");
+      this.#field.setSelectionRange(this.#caret, this.#caret);
     }
     this.#marks = marks;
     this.#mirror.change(change, marks);
-    if (isNew && this.#follow) this.reveal(change.at + change.inserted.length);
+    if (isNew && this.#follow) this.reveal(this.#caret);
   }
 
   /** Bring a place of the text into view, with room below. */
@@ -107,7 +105,7 @@ export class Editor extends EventTarget {
   #typed(event) {
     const before = this.#text;
     this.#text = this.#field.value;
-    this.#focused = true;
+    this.#caret = this.#field.selectionEnd;
     const kind = event.inputType ?? "";
     this.dispatchEvent(new CustomEvent("edit", { detail: { before, after: this.#text, kind } }));
   }
@@ -118,10 +116,17 @@ export class Editor extends EventTarget {
     this.#mirror.change(difference(before, this.#text), marks);
   }
 
+  /** A field that was changed while it was not in use may have forgotten where the caret belongs. */
+  #restored() {
+    if (this.#field.selectionEnd !== this.caret) this.#field.setSelectionRange(this.caret, this.caret);
+  }
+
   #selected() {
     const now = this.selection.join(":");
+    // What a field that is not in use says of its selection is no person's doing.
     if (now === this.#selection || document.activeElement !== this.#field) return;
     this.#selection = now;
+    this.#caret = this.#field.selectionEnd;
     this.dispatchEvent(new Event("select"));
   }
 }

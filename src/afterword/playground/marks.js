@@ -33,6 +33,14 @@ export function marksOf(logprobs, text, base) {
   }));
 }
 
+/** `marks` of the first tokens of a `logprobs` object, and those of the tokens that came since. See `marksOf`. */
+export function extended(marks, logprobs, text, base) {
+  // The last one ended where the text did; now it ends where the next one begins.
+  const from = Math.max(marks.length - 1, 0);
+  const since = Object.fromEntries(Object.entries(logprobs).map(([name, values]) => [name, values.slice(from)]));
+  return [...marks.slice(0, from), ...marksOf(since, text, base)];
+}
+
 /** Marks moved by `by` positions. */
 export function shifted(marks, by) {
   return by === 0 ? marks : marks.map((mark) => ({ ...mark, start: mark.start + by, end: mark.end + by }));

@@ -13,7 +13,7 @@ import { firstFrom, level } from "./marks.js";
 const PIECE = 1500;
 
 /** Pixels beyond the window that are coloured ahead. */
-const AHEAD = "800px";
+const AHEAD = "300px";
 
 export class Mirror {
   #box;
@@ -64,47 +64,52 @@ export class Mirror {
   }
 
   #splice(at, removed, inserted) {
-    let first = 0;
-    let offset = 0;
-    while (first < this.#blocks.length - 1 && offset + this.#blocks[first].text.length <= at) {
-      offset += this.#blocks[first].text.length;
-      first += 1;
-    }
-    let last = first;
-    let old = "";
-    let text = inserted;
+    const { first, last, offset, old } = touched(this.#blocks, at, removed);
+    const text = spliced(old, at - offset, removed, inserted);
     // A block that has lost its line break goes on in the next one.
-    while (
-      last < this.#blocks.length &&
-      (old.length < at - offset + removed || last === first || !text.endsWith("\n"))
-    ) {
-      old += this.#blocks[last].text;
-      text = old.slice(0, at - offset) + inserted + old.slice(at - offset + removed);
-      last += 1;
-    }
-    this.#replace(first, last, blocksOf(text));
+    const joins = !text.endsWith("\n") && last < this.#blocks.length;
+    const whole = joins ? text + this.#blocks[last].text : text;
+    const block = this.#blocks[first];
+    const texts = blocksOf(whole);
+    const isOneLongLine = !joins && last - first === 1 && texts.length === 1 && block.pieces.length > 1;
+    if (isOneLongLine) this.#patch(block, at - offset, removed, inserted);
+    else this.#replace(first, joins ? last + 1 : last, texts.map(blockFrom));
+    this.#pieces = new Map(this.#blocks.flatMap((one) => one.pieces.map((piece) => [piece.element, piece])));
   }
 
-  #replace(first, last, texts) {
-    const olds = this.#blocks.slice(first, last);
+  /** Change the pieces of one long line: those that stay keep their place, and with it what was measured of them. */
+  #patch(block, at, removed, inserted) {
+    const { first, last, offset, old } = touched(block.pieces, at, removed);
+    const fresh = piecesOf(spliced(old, at - offset, removed, inserted));
+    const next = block.pieces[last]?.element ?? null;
+    for (const piece of block.pieces.slice(first, last)) this.#drop(piece);
+    for (const piece of fresh) block.element.insertBefore(piece.element, next);
+    block.pieces.splice(first, last - first, ...fresh);
+    block.text = spliced(block.text, at, removed, inserted);
+    this.#welcome(fresh);
+  }
+
+  #replace(first, last, fresh) {
     const next = this.#blocks[last]?.element ?? this.#end;
-    const fresh = texts.map((text, i) => blockFrom(text, olds[i]));
-    const kept = new Set(fresh.flatMap((block) => block.pieces));
-    for (const block of olds) {
+    for (const block of this.#blocks.slice(first, last)) {
       block.element.remove();
-      for (const piece of block.pieces) if (!kept.has(piece)) this.#drop(piece);
+      block.pieces.forEach((piece) => this.#drop(piece));
     }
     for (const block of fresh) next.before(block.element);
     this.#blocks.splice(first, last - first, ...fresh);
-    this.#pieces = new Map(this.#blocks.flatMap((block) => block.pieces.map((piece) => [piece.element, piece])));
-    for (const piece of kept) this.#watch.observe(piece.element);
+    this.#welcome(fresh.flatMap((block) => block.pieces));
+  }
+
+  #welcome(pieces) {
+    for (const piece of pieces) this.#watch.observe(piece.element);
     // The observer speaks up after the next frame only; what was just written is coloured before.
-    if (kept.size <= 4) for (const piece of kept) this.#near.add(piece);
+    if (pieces.length <= 4) for (const piece of pieces) this.#near.add(piece);
   }
 
   #drop(piece) {
     this.#watch.unobserve(piece.element);
     this.#near.delete(piece);
+    piece.element.remove();
   }
 
   #moved(entries) {
@@ -146,22 +151,44 @@ function blocksOf(text) {
   return open === "" ? blocks : [...blocks, open];
 }
 
-/** A block of `text`. Leading pieces that `old` has too are taken over: a text growing at its end stays cheap. */
-function blockFrom(text, old) {
+function blockFrom(text) {
+  const pieces = piecesOf(text);
   const element = el("div");
+  element.append(...pieces.map((piece) => piece.element));
+  return { text, element, pieces };
+}
+
+function piecesOf(text) {
   const pieces = [];
   let at = 0;
   while (at < text.length) {
     const end = pieceEnd(text, at);
-    const known = old?.pieces[pieces.length];
     const cut = text.slice(at, end);
-    pieces.push(
-      known?.text === cut && text.length > PIECE ? known : { text: cut, painted: null, element: el("span", {}, cut) },
-    );
+    pieces.push({ text: cut, painted: null, element: el("span", {}, cut) });
     at = end;
   }
-  element.append(...pieces.map((piece) => piece.element));
-  return { text, element, pieces };
+  return pieces;
+}
+
+/** Which of `items`, texts in a row, a change touches: from `first` to before `last`, which begin at `offset`. */
+function touched(items, at, removed) {
+  let first = 0;
+  let offset = 0;
+  while (first < items.length - 1 && offset + items[first].text.length <= at) {
+    offset += items[first].text.length;
+    first += 1;
+  }
+  let last = first;
+  let old = "";
+  while (last < items.length && (last === first || old.length < at - offset + removed)) {
+    old += items[last].text;
+    last += 1;
+  }
+  return { first, last, offset, old };
+}
+
+function spliced(text, at, removed, inserted) {
+  return text.slice(0, at) + inserted + text.slice(at + removed);
 }
 
 /** Where the piece that begins at `at` ends: behind a space if there is one, never within a character. */

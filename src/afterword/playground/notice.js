@@ -23,5 +23,8 @@ export function complain(id, text) {
   box.textContent = text;
   box.hidden = text === "";
   if (text === "") byId(id).removeAttribute("aria-invalid");
-  else byId(id).setAttribute("aria-invalid", "true");
+  else {
+    byId(id).closest("details")?.setAttribute("open", "");
+    byId(id).setAttribute("aria-invalid", "true");
+  }
 }

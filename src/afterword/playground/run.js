@@ -3,7 +3,7 @@
  * Puts what arrives into the history; knows no page.
  */
 
-import { figures, marksOf, shifted } from "./marks.js";
+import { extended, figures, shifted } from "./marks.js";
 
 /** Milliseconds between two writings of a text of this many characters: long texts take longer to lay out. */
 function pause(length) {
@@ -73,7 +73,13 @@ export class Run {
   }
 
   #grow({ index, text, logprobs, finish_reason: reason }) {
-    const choice = this.#choices.get(index) ?? { node: null, text: "", logprobs: emptyLogprobs(), reason: null };
+    const choice = this.#choices.get(index) ?? {
+      node: null,
+      text: "",
+      logprobs: emptyLogprobs(),
+      marks: [],
+      reason: null,
+    };
     if (logprobs !== null) {
       for (const [name, values] of Object.entries(choice.logprobs)) {
         for (const value of logprobs[name] ?? logprobs.tokens.map(() => null)) values.push(value);
@@ -92,11 +98,11 @@ export class Run {
     for (const [index, choice] of [...this.#choices].sort((a, b) => a[0] - b[0])) {
       // The first token stands where the completion begins, whatever its offset was counted from.
       const text = fieldText(choice.text);
-      const marks = marksOf(choice.logprobs, text, choice.logprobs.text_offset[0] ?? 0);
+      choice.marks = extended(choice.marks, choice.logprobs, text, choice.logprobs.text_offset[0] ?? 0);
       const properties = {
         inserted: lead.text + text,
-        marks: [...lead.marks, ...shifted(marks, lead.text.length)],
-        run: this.#record(choice, figures(marks)),
+        marks: [...lead.marks, ...shifted(choice.marks, lead.text.length)],
+        run: this.#record(choice, figures(choice.marks)),
       };
       if (choice.node === null) {
         choice.node = this.#history.add({ parent, at, removed, kind, ...properties });

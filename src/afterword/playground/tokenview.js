@@ -22,6 +22,7 @@ export class TokenView extends EventTarget {
   #ask = debounced((question) => this.#asked(question), PAUSE);
   #isOpen = false;
   #question = null;
+  #bias = {};
 
   /** Fires `pick` with the id and name of a token that was clicked, and `problem` with an `ApiError`. */
   constructor(api) {
@@ -41,6 +42,12 @@ export class TokenView extends EventTarget {
   set open(open) {
     this.#isOpen = open;
     if (open && this.#question !== null) this.#ask(this.#question);
+  }
+
+  /** Token ids that have a bias now, as keys. */
+  set bias(bias) {
+    this.#bias = bias;
+    for (const chip of this.#list.querySelectorAll("button")) markBiased(chip, bias);
   }
 
   async #asked({ model, text, withBos, maxTokens }) {
@@ -92,11 +99,12 @@ export class TokenView extends EventTarget {
 
   #chip(i, name) {
     const id = this.#tokens[i];
-    return el(
+    const chip = el(
       "button",
       {
         type: "button",
         class: "chip",
+        dataset: { id },
         tabindex: i === 0 ? 0 : -1,
         "aria-label": `${spoken(name)}, id ${id}`,
         title: `Token ${i + 1}: id ${id}. Click to bias it.`,
@@ -105,6 +113,8 @@ export class TokenView extends EventTarget {
       el("code", {}, visible(name)),
       el("span", { class: "id" }, String(id)),
     );
+    markBiased(chip, this.#bias);
+    return chip;
   }
 
   /** One stop of the tab key; arrows move within. */
@@ -123,4 +133,10 @@ export class TokenView extends EventTarget {
   #copy() {
     copy(JSON.stringify(this.#tokens), byId("copy-tokens"));
   }
+}
+
+function markBiased(chip, bias) {
+  const isBiased = bias[chip.dataset.id] !== undefined;
+  chip.classList.toggle("biased", isBiased);
+  chip.setAttribute("aria-pressed", String(isBiased));
 }

@@ -1,0 +1,182 @@
+"""The form beside the editor: every field explained, presets, models, the key, and what the server says of a field."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import BrowserContext, expect
+from tests.api.served import app_of
+from tests.e2e.conftest import open_page
+from tests.e2e.playground import Playground
+from tests.live import run_server
+
+from afterword.api.playground import fields
+
+pytestmark = [pytest.mark.e2e, pytest.mark.model]
+
+KEY = "k-secret"
+
+SET_BY_PAGE = {"model", "prompt", "suffix", "stream", "stream_options", "echo", "prompt_logprobs"}
+
+
+@pytest.fixture
+def locked_url() -> Iterator[str]:
+    """A server that wants a key."""
+    with run_server(app_of(api_key=KEY)) as url:
+        yield url
+
+
+def spelled(default: object) -> str:
+    match default:
+        case None:
+            return "none"
+        case bool():
+            return str(default).lower()
+        case _:
+            return f"{default:g}"
+
+
+def test_every_field_has_a_line_and_its_default(playground: Playground) -> None:
+    for name, field in fields().items():
+        if name in SET_BY_PAGE:
+            continue
+        about = playground.page.locator(f"#field-{name}-about").inner_text()
+        assert about.startswith(field["description"]), name
+        assert about.endswith(f"Default: {spelled(field['default'])}."), name
+        expect(playground.page.get_by_label(name, exact=True)).to_have_attribute("id", f"field-{name}")
+
+
+def test_fields_that_the_page_sets_are_explained_too(playground: Playground) -> None:
+    playground.page.get_by_text("Set by the page").click()
+    names = playground.page.locator(".field.plain .name").all_inner_texts()
+    assert set(names) == SET_BY_PAGE
+
+
+def test_what_is_set_is_sent_and_nothing_else(playground: Playground) -> None:
+    playground.page.get_by_role("button", name="Reset max_tokens").click()
+    playground.set("temperature", "0.25")
+    playground.set("seed", "-5")
+    playground.set("stop", "\\n\\n\nEND")
+    playground.field("ignore_eos").check()
+    playground.set("stop_token_ids", "2, 17")
+    playground.type("Hello")
+    with playground.page.expect_request("**/v1/completions") as sent:
+        playground.complete()
+    assert sent.value.post_data_json == {
+        "model": "smollm2-135m-instruct",
+        "prompt": "Hello",
+        "temperature": 0.25,
+        "seed": -5,
+        "stop": ["\n\n", "END"],
+        "ignore_eos": True,
+        "stop_token_ids": [2, 17],
+        "logprobs": 5,
+        "stream": True,
+        "stream_options": {"include_usage": True, "include_obfuscation": False},
+    }
+
+
+def test_slider_and_number_show_the_same(playground: Playground) -> None:
+    slider = playground.page.get_by_role("slider", name="temperature")
+    slider.fill("0.5")
+    expect(playground.field("temperature")).to_have_value("0.5")
+    playground.set("temperature", "1.5")
+    expect(slider).to_have_value("1.5")
+
+
+def test_models_of_the_server_can_be_picked_and_are_remembered(playground: Playground) -> None:
+    picker = playground.page.get_by_role("combobox", name="Model", exact=True)
+    assert picker.locator("option").all_inner_texts() == ["smollm2-135m-instruct", "filler", "echo"]
+    picker.select_option("echo")
+    playground.set("temperature", "0")
+    playground.type("abc ")
+    playground.complete()
+    assert playground.text.startswith("abc abc")
+    playground.page.reload()
+    expect(picker).to_have_value("echo")
+
+
+def test_presets_are_saved_in_the_browser(playground: Playground) -> None:
+    page = playground.page
+    preset = page.get_by_role("combobox", name="Preset")
+    playground.set("temperature", "0.3")
+    expect(preset).to_have_value("")
+    page.get_by_label("Name of a new preset").fill("cool")
+    playground.press("Save")
+    expect(preset).to_have_value("cool")
+    preset.select_option("Four candidates")
+    expect(playground.field("n")).to_have_value("4")
+    expect(playground.field("temperature")).to_have_value("")
+    page.reload()
+    preset.select_option("cool")
+    expect(playground.field("temperature")).to_have_value("0.3")
+    playground.press("Delete")
+    assert "cool" not in preset.locator("option").all_inner_texts()
+
+
+def test_key_is_asked_for_sent_and_kept(context: BrowserContext, locked_url: str, faults: list[str]) -> None:
+    playground = open_page(context, locked_url, faults)
+    page = playground.page
+    key = page.get_by_label("Key", exact=True)
+    expect(key).to_be_focused()
+    expect(page.locator("#key-complaint")).to_contain_text("This server asks for an API key")
+    key.fill("wrong")
+    key.press("Enter")
+    expect(page.locator("#key-complaint")).to_contain_text("not the one this server expects")
+    key.fill(KEY)
+    key.press("Enter")
+    expect(page.locator("#key-complaint")).to_be_hidden()
+    playground.set("temperature", "0")
+    playground.type("abc ")
+    playground.complete()
+    assert playground.text.startswith("abc abc")
+    page.reload()
+    expect(page.get_by_role("combobox", name="Model", exact=True)).to_have_value("echo")
+    playground.open_tab("Code")
+    expect(page.locator("#code-text")).to_contain_text("$AFTERWORD_API_KEY")
+    expect(page.locator("#code-text")).not_to_contain_text(KEY)
+    assert faults == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("temperature", "3", "'temperature' must be at most 2, not 3."),
+        ("best_of", "21", "'best_of' must be at most 20, not 21."),
+        ("stop_token_ids", "abc", "'stop_token_ids'[0] must be an integer, not a string."),
+        ("logprobs", "101", "'logprobs' must be at most 100 for this model, not 101."),
+    ],
+)
+def test_refusal_stands_beside_its_field(playground: Playground, name: str, value: str, sentence: str) -> None:
+    playground.open_tab("Tree")
+    playground.type("Hello")
+    playground.open_tab("Parameters")
+    playground.set(name, value)
+    playground.press("Complete")
+    expect(playground.complaint(name)).to_have_text(sentence)
+    expect(playground.field(name)).to_have_attribute("aria-invalid", "true")
+    expect(playground.field(name)).to_be_focused()
+    described = playground.field(name).get_attribute("aria-describedby") or ""
+    assert f"field-{name}-complaint" in described.split()
+    assert playground.text == "Hello"
+    playground.set(name, "")
+    expect(playground.complaint(name)).to_be_hidden()
+
+
+def test_refusals_without_a_field_stand_under_the_editor(playground: Playground) -> None:
+    playground.set("max_tokens", "5000")
+    playground.type("Hello")
+    playground.press("Complete")
+    expect(playground.page.locator(".notice.error")).to_contain_text(
+        re.compile("maximum context length is 2048 tokens")
+    )
+    expect(playground.page.locator("#count")).to_have_class(re.compile("over"))
+
+
+def test_server_that_is_gone_is_said_in_words(context: BrowserContext, faults: list[str]) -> None:
+    with run_server(app_of()) as url:
+        playground = open_page(context, url, faults)
+    playground.type("Hello")
+    playground.press("Complete")
+    expect(playground.notice).to_have_text("The server cannot be reached. Is it still running?")
+    assert playground.text == "Hello"
