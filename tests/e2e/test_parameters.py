@@ -16,7 +16,16 @@ pytestmark = [pytest.mark.e2e, pytest.mark.model]
 
 KEY = "k-secret"
 
-SET_BY_PAGE = {"model", "prompt", "suffix", "stream", "stream_options", "echo", "prompt_logprobs"}
+SET_BY_PAGE = {
+    "model",
+    "prompt",
+    "suffix",
+    "stream",
+    "stream_options",
+    "echo",
+    "prompt_logprobs",
+    "return_tokens_as_token_ids",
+}
 
 
 @pytest.fixture
@@ -86,7 +95,7 @@ def test_slider_and_number_show_the_same(playground: Playground) -> None:
 
 def test_models_of_the_server_can_be_picked_and_are_remembered(playground: Playground) -> None:
     picker = playground.page.get_by_role("combobox", name="Model", exact=True)
-    assert picker.locator("option").all_inner_texts() == ["smollm2-135m-instruct", "filler", "echo"]
+    assert picker.locator("option").all_inner_texts() == ["smollm2-135m-instruct", "filler", "echo", "long"]
     picker.select_option("echo")
     playground.set("temperature", "0")
     playground.type("abc ")
