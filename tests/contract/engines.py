@@ -1,5 +1,7 @@
 """The engines that have to keep the contract. A new one is a function here and a line in `ENGINES`."""
 
+import os
+import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -7,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from tests.engine.upstream.llama_server import running_llama_server
 from tests.engine.upstream.opening import opened
 from tests.live import run_server
 from tests.models.engines import open_tiny, settings
@@ -73,6 +76,20 @@ async def open_upstream_llama(*, max_waiting: int) -> AsyncIterator[Engine]:
                 yield engine
 
 
+@asynccontextmanager
+async def open_llama_server(*, max_waiting: int) -> AsyncIterator[Engine]:
+    """llama-server with a tiny model, whose vocabulary is read from the file; skips where none is installed."""
+    program = os.environ.get("AFTERWORD_LLAMA_SERVER") or shutil.which("llama-server")
+    if program is None:
+        pytest.skip("there is no llama-server: put one on PATH or name it in AFTERWORD_LLAMA_SERVER")
+    with tempfile.TemporaryDirectory() as directory:
+        path = write_tiny(Path(directory), Tiny("Q8_0", add_bos=True))
+        vocabulary = Vocabulary(LlamaModel(path, vocab_only=True))
+        with running_llama_server(program, path, n_slots=4, context=512) as url:
+            async with opened(url, "tiny", vocabulary, kind="llama-server", max_waiting=max_waiting) as engine:
+                yield engine
+
+
 ENGINES = [
     pytest.param(open_echo, id="echo"),
     pytest.param(open_llama_f32, id="llama-f32"),
@@ -80,4 +97,5 @@ ENGINES = [
     pytest.param(open_vllm, id="vllm", marks=pytest.mark.vllm),
     pytest.param(open_upstream_echo, id="upstream-echo"),
     pytest.param(open_upstream_llama, id="upstream-llama"),
+    pytest.param(open_llama_server, id="upstream-llama-server"),
 ]

@@ -43,6 +43,12 @@ async def fill(engine: Engine, stack: AsyncExitStack) -> None:
         await stack.enter_async_context(engine.generate(ask(engine, max_tokens=200)))
 
 
+def needs(engine: Engine, feature: str) -> None:
+    """Skip the test if the engine says that it lacks `feature`: requests that use it are refused before it is asked."""
+    if feature in engine.capabilities.lacks:
+        pytest.skip(f"this engine lacks {feature}")
+
+
 def is_idle(engine: Engine) -> bool:
     stats = engine.stats()
     return stats.running == 0 and stats.waiting == 0
@@ -105,6 +111,7 @@ async def test_offsets_count_from_the_start_of_the_prompt(engine: Engine) -> Non
 
 
 async def test_nothing_to_sample_only_processes_the_prompt(engine: Engine) -> None:
+    needs(engine, "prompt_logprobs")
     told = await complete(engine, ask(engine, max_tokens=0, n_candidates=2, logprobs=2, prompt_logprobs=2))
     assert told.prompt.scores is not None
     assert told.chunks(0) == told.chunks(1) == []
@@ -114,6 +121,7 @@ async def test_nothing_to_sample_only_processes_the_prompt(engine: Engine) -> No
 
 @pytest.mark.parametrize("k", [0, 1, 5])
 async def test_prompt_scores_have_a_row_for_each_token_after_the_first(engine: Engine, k: int) -> None:
+    needs(engine, "prompt_logprobs")
     request = ask(engine, max_tokens=0, prompt_logprobs=k)
     scores = (await complete(engine, request)).prompt.scores
     assert scores is not None
@@ -128,6 +136,7 @@ async def test_prompt_scores_have_a_row_for_each_token_after_the_first(engine: E
 
 
 async def test_prompt_of_one_token_has_no_scores_but_is_scored(engine: Engine) -> None:
+    needs(engine, "prompt_logprobs")
     prompt = [engine.tokenizer.separator_id]
     told = await complete(engine, generation_request(prompt, max_tokens=1, prompt_logprobs=3))
     assert told.prompt.scores is not None
@@ -180,6 +189,7 @@ async def test_log_probabilities_are_raw(engine: Engine) -> None:
 
 
 async def test_completion_scored_as_a_prompt_goes_on_from_it(engine: Engine) -> None:
+    needs(engine, "prompt_logprobs")
     request = ask(engine, logprobs=0, max_tokens=1)
     sampled = (await complete(engine, request)).tokens()[0]
     scored = await complete(engine, generation_request([*request.prompt, sampled.id], max_tokens=0, prompt_logprobs=0))
@@ -257,6 +267,7 @@ async def test_end_token_ends_the_text_and_is_listed(engine: Engine) -> None:
 
 
 async def test_end_tokens_are_banned_until_min_tokens(engine: Engine) -> None:
+    needs(engine, "min_tokens")
     first = (await complete(engine, ask(engine, logprobs=0, max_tokens=1))).tokens()[0]
     told = await complete(engine, ask(engine, logprobs=0, end_ids=frozenset({first.id}), min_tokens=4))
     assert told.finished().n_tokens >= 4

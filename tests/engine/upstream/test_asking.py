@@ -77,7 +77,7 @@ def test_llama_server_gets_its_own_names_and_none_of_its_defaults() -> None:
         "top_k": 0,
         "min_p": 0.0,
         "repeat_penalty": 1.0,
-        "repeat_last_n": -1,
+        "repeat_last_n": 2 + 16,
         "logprobs": 1,
     }
     assert "repetition_penalty" not in body

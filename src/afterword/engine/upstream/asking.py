@@ -77,7 +77,7 @@ def _ask(
         "prompt": list(request.prompt) if target.exact else text_of(request.prompt),
         "max_tokens": request.max_tokens if supports.zero_tokens else max(request.max_tokens, 1),
         "stream": True,
-        **_sampling(request.sampling, target),
+        **_sampling(request, target),
         **_ends(request, target),
         **stops,
     }
@@ -106,7 +106,8 @@ def _logprobs(request: GenerationRequest, target: Target, scores: int | None) ->
     return max([*asked, target.vendor.supports.min_logprobs]) if asked else None
 
 
-def _sampling(sampling: Sampling, target: Target) -> dict[str, Any]:
+def _sampling(request: GenerationRequest, target: Target) -> dict[str, Any]:
+    sampling = request.sampling
     greedy = is_greedy(sampling)
     supports = target.vendor.supports
     body: dict[str, Any] = {
@@ -125,8 +126,9 @@ def _sampling(sampling: Sampling, target: Target) -> dict[str, Any]:
     }
     body |= {name: value for name, value in extensions.items() if name in supports.extensions}
     if target.vendor.kind == "llama-server":
-        # Its penalties look back at 64 tokens unless told to look at all.
-        body |= {"repeat_penalty": body.pop("repetition_penalty", 1.0), "repeat_last_n": -1}
+        # Its penalties look back at 64 tokens unless told how far, and it keeps room for as many as it is told.
+        body["repeat_penalty"] = body.pop("repetition_penalty", 1.0)
+        body["repeat_last_n"] = len(request.prompt) + request.max_tokens
     return body
 
 
