@@ -52,7 +52,7 @@ test-vllm-run: $(VLLM_ENV)/model-$(MODEL_KEY)
 	AFTERWORD_TEST_VLLM_MODEL=$< $(VLLM_ENV)/bin/python -m pytest -m vllm -W default --timeout=900 \
 		tests/contract tests/vllm tests/export $(ARGS)
 
-$(VLLM_ENV)/model-$(MODEL_KEY): $(VLLM_ENV)/.stamp-vllm
+$(VLLM_ENV)/model-$(MODEL_KEY): | $(VLLM_ENV)/.stamp-vllm
 	@echo "Writing the default model in the format of vLLM"
 	@PYTHONPATH=src $(VLLM_ENV)/bin/python -c 'from afterword.cli.main import app; app()' \
 		models export smollm2-135m-instruct $@ --dtype float32
