@@ -40,6 +40,7 @@ async def test_a_model_has_every_field_of_the_sdk_and_what_the_other_dialect_say
     [
         ("ready", "ready", "available"),
         ("loading", "deploying", "unavailable"),
+        ("unreachable", "failed", "unavailable"),
         ("failed", "failed", "unavailable"),
         ("closed", "failed", "unavailable"),
     ],

@@ -22,6 +22,7 @@ SORTABLE = ("id", "name", "model_vendor", "created_at")
 STATUS = {
     "ready": ("ready", None),
     "loading": ("deploying", "The model is being loaded."),
+    "unreachable": ("failed", "No server behind the model answers at present; it is asked again from time to time."),
     "failed": ("failed", "The engine has failed; the server's log says why."),
     "closed": ("failed", "The server is shutting down."),
 }
