@@ -37,9 +37,14 @@ def test_the_applications_of_the_example_serve(cluster: Cluster, tmp_path: Path)
     serve.start(http_options=HTTPOptions(host="127.0.0.1", port=cluster.port))
     _get_global_client().deploy_apps(ServeDeploySchema(applications=declared["applications"]), _blocking=False)
     names = {application["name"] for application in declared["applications"]}
-    until(lambda: {serve.status().applications[name].status for name in names} == {"RUNNING"}, seconds=120)
-    answer = httpx.post(f"{cluster.url}/v1/completions", json={"prompt": "abc", "max_tokens": 3, "temperature": 0})
-    assert answer.json()["choices"][0]["text"] == "abc"
+    try:
+        until(lambda: {serve.status().applications[name].status for name in names} == {"RUNNING"}, seconds=120)
+        answer = httpx.post(f"{cluster.url}/v1/completions", json={"prompt": "abc", "max_tokens": 3, "temperature": 0})
+        assert answer.json()["choices"][0]["text"] == "abc"
+    finally:
+        # Nothing else would: deploying from the command line leaves applications alone that have names of their own.
+        for name in names:
+            serve.delete(name)
 
 
 def test_the_names_in_the_example_fit_together() -> None:
