@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tests.clients.running import Client
 
 from afterword.defaults import DEFAULT_MODEL
 from afterword.engine.llama.loading import load_engine
-from afterword.engine.llama.settings import LlamaSettings
+from afterword.engine.llama.settings import Layout, LlamaSettings
 from afterword.loading.embedded import model_file
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
@@ -52,7 +53,19 @@ def server(cache: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def reference(cache: Path) -> Iterator[Reference]:
-    """The default model in this process."""
+    """The default model in this process, computed as the server does."""
+    with closing(_reference(cache, "split")) as made:
+        yield made
+
+
+@pytest.fixture
+def reference_as_shipped(cache: Path) -> Iterator[Reference]:
+    """The default model in this process, from its file as it is."""
+    with closing(_reference(cache, "original")) as made:
+        yield made
+
+
+def _reference(cache: Path, layout: Layout) -> Reference:
     settings = LlamaSettings(
         path=model_file(DEFAULT_MODEL.name),
         context=CONTEXT,
@@ -61,11 +74,9 @@ def reference(cache: Path) -> Iterator[Reference]:
         max_waiting=16,
         memory_bytes=None,
         cache_dir=cache,
-        layout="split",
+        layout=layout,
     )
-    made = Reference(load_engine(settings))
-    yield made
-    made.close()
+    return Reference(load_engine(settings))
 
 
 @pytest.fixture(scope="session")
