@@ -53,6 +53,18 @@ class Tokenizer(Protocol):
         ...
 
 
+SEPARATOR = "<|endoftext|>"
+"""How a vocabulary spells its document separator, if it has one."""
+
+
+def choose_separator(document: int | None, bos: int | None, eos: int | None) -> int:
+    """What a missing prompt stands for (SPEC section 2): the document separator, else BOS, else EOS, else token 0."""
+    for token in (document, bos, eos):
+        if token is not None:
+            return token
+    return 0
+
+
 def spell_bytes(piece: bytes) -> str:
     r"""Text of one token by itself: UTF-8 if it is whole, else `bytes:\xNN\xNN` (SPEC section 4)."""
     try:

@@ -1,9 +1,7 @@
 """The tokenizer of a GGUF model, as the rest of the package sees it. Safe to use from any thread."""
 
 from afterword.engine.llama.binding import LlamaModel, adds_bos, special_token, vocabulary_flags
-from afterword.tokens import InfillTokens, spell_bytes
-
-SEPARATOR = "<|endoftext|>"
+from afterword.tokens import SEPARATOR, InfillTokens, choose_separator, spell_bytes
 
 
 class Vocabulary:
@@ -51,14 +49,9 @@ class Vocabulary:
         return known
 
     def _separator(self) -> int:
-        """SPEC section 2: the document separator, else BOS, else EOS."""
         found = self._model.tokenize(SEPARATOR, parse_special=True)
-        if len(found) == 1 and found[0] in self._control:
-            return found[0]
-        for token in (self.bos_id, self.eos_id):
-            if token is not None:
-                return token
-        return 0
+        document = found[0] if len(found) == 1 and found[0] in self._control else None
+        return choose_separator(document, self.bos_id, self.eos_id)
 
 
 def _infill(model: LlamaModel) -> InfillTokens | None:

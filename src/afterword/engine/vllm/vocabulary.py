@@ -14,9 +14,7 @@ from tokenizers import AddedToken, Tokenizer
 
 from afterword.engine.vllm.facts import TokenizerFacts
 from afterword.errors import ConfigurationError
-from afterword.tokens import InfillTokens, spell_bytes
-
-SEPARATOR = "<|endoftext|>"
+from afterword.tokens import SEPARATOR, InfillTokens, choose_separator, spell_bytes
 
 END_TEXTS = frozenset(
     {
@@ -79,7 +77,7 @@ class HfVocabulary:
         self.infill = self._infill()
         ends = {token for token in map(self._control_id, END_TEXTS) if token is not None}
         self.end_ids = frozenset(facts.end_ids | ends | ({self.eos_id} if self.eos_id is not None else set()))
-        self.separator_id = self._separator()
+        self.separator_id = choose_separator(self._control_id(SEPARATOR), self.bos_id, self.eos_id)
         self.chat_template = facts.chat_template
         self.name = facts.name
 
@@ -119,13 +117,6 @@ class HfVocabulary:
             if prefix is not None and suffix is not None and middle is not None:
                 return InfillTokens(prefix, suffix, middle)
         return None
-
-    def _separator(self) -> int:
-        """SPEC section 2: the document separator, else BOS, else EOS."""
-        for token in (self._control_id(SEPARATOR), self.bos_id, self.eos_id):
-            if token is not None:
-                return token
-        return 0
 
 
 def _pieces(serialized: Mapping[str, Any], n_vocab: int) -> list[bytes]:
