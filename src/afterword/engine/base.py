@@ -104,6 +104,15 @@ class EngineStats:
     """Prompts that were passed on to the next of several places."""
 
 
+WAIT_MEMORY = 0.9
+"""Weight of the past in the average waiting time."""
+
+
+def average_wait(average: float, waited: float) -> float:
+    """`EngineStats.queue_seconds` after one more sequence has waited so many seconds."""
+    return WAIT_MEMORY * average + (1 - WAIT_MEMORY) * waited
+
+
 class Generation(Protocol):
     """One prompt being completed.
 

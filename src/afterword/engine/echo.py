@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from afterword.engine.base import Capabilities, EngineStats, Generation
+from afterword.engine.base import Capabilities, EngineStats, Generation, average_wait
 from afterword.engine.candidate import Candidate, new_candidates
 from afterword.engine.echo_model import EchoModel, likeliest, log_softmax
 from afterword.engine.events import Event, PromptDone, PromptScores
@@ -25,9 +25,6 @@ from afterword.tokens import ByteTokenizer, Tokenizer
 
 _SCORED_AT_ONCE = 256
 """Prompt tokens scored before other tasks get a turn."""
-
-_WAIT_MEMORY = 0.9
-"""Weight of the past in the average waiting time."""
 
 
 class EchoEngine:
@@ -228,7 +225,7 @@ class _Counts:
 
     def waited(self, seconds: float) -> None:
         """Count one prompt's wait for its streams."""
-        self.queue_seconds = _WAIT_MEMORY * self.queue_seconds + (1 - _WAIT_MEMORY) * seconds
+        self.queue_seconds = average_wait(self.queue_seconds, seconds)
 
 
 class _Voice:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import structlog
 
-from afterword.engine.base import Capabilities, EngineStats, Generation
+from afterword.engine.base import Capabilities, EngineStats, Generation, average_wait
 from afterword.engine.candidate import new_candidates
 from afterword.engine.events import Event
 from afterword.engine.llama.commit import Message
@@ -28,9 +28,6 @@ from afterword.engine.sampling.random_stream import RandomStream
 from afterword.engine.sampling.sampler import Sampler, Workspace
 from afterword.errors import AfterwordError, EngineFailed, Overloaded
 from afterword.tokens import Tokenizer
-
-WAIT_MEMORY = 0.9
-"""Weight of the past in the average waiting time."""
 
 log = structlog.get_logger("afterword.engine")
 
@@ -211,7 +208,7 @@ class LlamaEngine:
     def _note_waits(self) -> None:
         for sequence in self._scheduler.just_admitted:
             waited = time.monotonic() - sequence.group.queued_at
-            self._queue_seconds = WAIT_MEMORY * self._queue_seconds + (1 - WAIT_MEMORY) * waited
+            self._queue_seconds = average_wait(self._queue_seconds, waited)
         # An idle engine takes no further step, and must not keep its last requests.
         self._scheduler.just_admitted = []
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from afterword.engine.base import Capabilities, EngineStats, Generation, UpstreamStats
+from afterword.engine.base import Capabilities, EngineStats, Generation, UpstreamStats, average_wait
 from afterword.engine.candidate import new_candidates
 from afterword.engine.events import Finished, PromptDone
 from afterword.engine.mailbox import Mailbox, MailboxGeneration
@@ -36,9 +36,6 @@ _log = structlog.get_logger("afterword.upstream")
 
 BANS = -100.0
 """A bias at which a token is banned (SPEC section 2)."""
-
-_WAIT_MEMORY = 0.9
-"""Weight of the past in the average waiting time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,4 +313,4 @@ class _Counts:
 
     def waited(self, seconds: float) -> None:
         """Count one prompt's wait for its places."""
-        self.queue_seconds = _WAIT_MEMORY * self.queue_seconds + (1 - _WAIT_MEMORY) * seconds
+        self.queue_seconds = average_wait(self.queue_seconds, seconds)

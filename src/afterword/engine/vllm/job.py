@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from afterword.engine.base import average_wait
 from afterword.engine.candidate import Candidate, new_candidates
 from afterword.engine.events import Event, PromptDone
 from afterword.engine.request import GenerationRequest
@@ -26,10 +27,6 @@ class Counts:
     completion_tokens: int = 0
     cancelled: int = 0
     queue_seconds: float = 0.0
-
-
-_WAIT_MEMORY = 0.9
-"""Weight of the past in the average waiting time."""
 
 
 class Job:
@@ -82,7 +79,7 @@ class Job:
             async for step in steps:
                 if is_first:
                     is_first = False
-                    counts.queue_seconds = _WAIT_MEMORY * counts.queue_seconds + (1 - _WAIT_MEMORY) * step.queue_seconds
+                    counts.queue_seconds = average_wait(counts.queue_seconds, step.queue_seconds)
                     await self._tell_of_prompt(counts, step, candidate)
                 if self._request.max_tokens == 0:
                     self._finish_empty()
