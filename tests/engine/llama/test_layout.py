@@ -10,14 +10,14 @@ from afterword.defaults import DEFAULT_MODEL
 from afterword.engine.llama import layout
 from afterword.engine.llama.binding import build_info
 from afterword.engine.llama.identity import Notebook
-from afterword.engine.llama.layout import Q8_0_FILE_TYPE, load_weights
+from afterword.engine.llama.layout import NAMES, Q8_0_FILE_TYPE, load_weights
 from afterword.engine.llama.settings import Layout
 from afterword.loading.embedded import model_file
 
 pytestmark = pytest.mark.model
 
 IDENTITY = ("0123456789abcdef" * 4, build_info(), 2)
-QUESTION = f"faster of original and split {IDENTITY}"
+QUESTION = f"faster of original and {NAMES['split']} {IDENTITY}"
 Q4_1_FILE_TYPE = 3
 
 
@@ -52,7 +52,7 @@ def test_q8_0_is_a_copy_that_is_written_once(notebook: Notebook) -> None:
 def test_split_is_a_copy_in_two_files_that_answers_as_the_original(notebook: Notebook) -> None:
     # That it does is checked before they are written: MOST_KL.
     assert loaded("split", notebook) == ("split", Q4_1_FILE_TYPE)
-    stem = "SmolLM2-135M-Instruct.Q4_1-0123456789abcdef-split"
+    stem = f"SmolLM2-135M-Instruct.Q4_1-0123456789abcdef-{NAMES['split']}"
     assert sorted(path.name for path in notebook.directory.iterdir()) == [f"{stem}-offsets.gguf", f"{stem}.gguf"]
 
 

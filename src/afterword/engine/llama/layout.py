@@ -26,6 +26,9 @@ from afterword.errors import ConfigurationError
 SLOW_FILE_TYPES: Mapping[int, Copied] = {3: "split", 8: "q8_0", 9: "q8_0"}
 """llama.cpp's file types Q4_1, Q5_0 and Q5_1, which have no repacked kernels on x86 or ARM, and what helps."""
 
+NAMES: Mapping[Copied, str] = {"split": "split-2", "q8_0": "q8_0"}
+"""Of the copies in the cache: to be changed when other bytes are written, so that older ones are not loaded."""
+
 Q8_0_FILE_TYPE = 7
 
 N_STREAMS = 16
@@ -74,10 +77,10 @@ def load_weights(path: Path, layout: Layout, identity: tuple[str, str, int], not
     if wanted is None:
         return Weights(original, "original")
     sha256, _, n_threads = identity
-    place = _Place(path, notebook.directory / f"{path.stem}-{sha256[:16]}-{wanted}", wanted)
+    place = _Place(path, notebook.directory / f"{path.stem}-{sha256[:16]}-{NAMES[wanted]}", wanted)
     try:
         if layout == "auto":
-            question = f"faster of original and {wanted} {identity}"
+            question = f"faster of original and {NAMES[wanted]} {identity}"
             if notebook.recall(question, lambda: _choose(original, place, n_threads)) == "original":
                 return Weights(original, "original")
         copy = _open_copy(original, place, n_threads)

@@ -5,8 +5,9 @@ weight with the same d and the same q, to the bit. The second is the same for a 
 the sums of the input's blocks: an adapter of the matrices `lora_a`, which sums, and `lora_b`, which holds m + 8*d.
 llama.cpp adds such adapters to any product, and has repacked kernels for Q4_0, but none for Q4_1.
 
-Both are Q8_0: sums are exact then, and no product depends on how many rows it has (company.py). Queries, keys and
-values of a layer become one matrix, which saves products. What is not Q4_1 stays as it is.
+The first is Q4_0, which holds its zeros and ones exactly in half of Q8_0's bytes, the second Q8_0: with quantised types
+no product depends on how many rows it has (company.py). Queries, keys and values of a layer become one matrix, which
+saves products. What is not Q4_1 stays as it is.
 """
 
 import re
@@ -91,7 +92,7 @@ def _halves(parts: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         return Tensor(name + suffix, shape, kind, shape[0] // BLOCK * shape[1] * BYTES[kind], content)
 
     return tensor(Q4_0, "", (width, n_rows), partial(_without_offsets, parts)), [
-        tensor(Q8_0, ".lora_a", (width, rank), partial(_sums, width // BLOCK, rank)),
+        tensor(Q4_0, ".lora_a", (width, rank), partial(_sums, width // BLOCK, rank)),
         tensor(Q8_0, ".lora_b", (rank, n_rows), partial(_offsets, parts, width // BLOCK, rank)),
     ]
 
@@ -109,10 +110,12 @@ def _without_offsets(parts: Sequence[Tensor]) -> NDArray[np.uint8]:
 
 
 def _sums(n_blocks: int, rank: int) -> NDArray[np.uint8]:
-    """A (rank, n_blocks * 32) matrix of Q8_0 whose row i is 1 throughout block i and 0 elsewhere."""
-    numbers = np.zeros((rank, n_blocks, BLOCK), dtype=np.int8)
-    numbers[np.arange(n_blocks), np.arange(n_blocks)] = 1
-    return _q8_0(np.ones((rank, n_blocks, 1), dtype=np.float16), numbers)
+    """A (rank, n_blocks * 32) matrix of Q4_0 whose row i is 1 throughout block i and 0 elsewhere."""
+    zeros, ones = 0x88, 0x99  # Two q a byte: a weight is d*(q - 8), and d is 1.
+    blocks = np.full((rank, n_blocks, BYTES[Q4_0]), zeros, dtype=np.uint8)
+    blocks[:, :, :2] = np.ones(1, dtype=np.float16).view(np.uint8)
+    blocks[np.arange(n_blocks), np.arange(n_blocks), 2:] = ones
+    return blocks.reshape(-1)
 
 
 def _offsets(parts: Sequence[Tensor], n_blocks: int, rank: int) -> NDArray[np.uint8]:
