@@ -29,6 +29,7 @@ LAYERS = (
     {"api"},
     {"cluster"},
     {"cli"},
+    {"launch"},
 )
 """A part may import itself and whatever is in a set above it."""
 

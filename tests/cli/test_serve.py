@@ -15,7 +15,7 @@ import httpx
 import pytest
 from tests.cli.conftest import Afterword
 
-COMMAND = [sys.executable, "-c", "from afterword.cli.main import app; app()", "serve", "--model", "echo", "--port", "0"]
+COMMAND = [sys.executable, "-c", "from afterword.launch import main; main()", "serve", "--model", "echo", "--port", "0"]
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 
 
