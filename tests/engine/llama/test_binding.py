@@ -11,6 +11,12 @@ from afterword.engine.llama.binding import LlamaContext, LlamaModel
 TEXT = list(range(40, 90))
 OTHER = list(range(150, 200))
 NEXT = [60, 61]
+TASKS = Path("/proc/self/task")
+
+
+def n_tasks() -> int:
+    """Threads of this process, OpenMP's among them."""
+    return len(list(TASKS.iterdir()))
 
 
 @pytest.fixture
@@ -119,3 +125,16 @@ def test_closing_twice_is_harmless(model: LlamaModel) -> None:
     context.close()
     model.close()
     model.close()
+
+
+@pytest.mark.skipif(not TASKS.is_dir(), reason="the threads of a process are counted in /proc, which Linux has")
+def test_rest_gives_up_the_threads_that_computing_took(model: LlamaModel) -> None:
+    context = LlamaContext(model, n_streams=1, n_ctx_stream=512, n_batch=256, n_threads=2)
+    # A team of its own: what earlier tests in this thread left is none of ours.
+    context.rest()
+    before = n_tasks()
+    decode(context, 0, 0, TEXT)
+    assert n_tasks() == before + 1
+    context.rest()
+    assert n_tasks() == before
+    context.close()

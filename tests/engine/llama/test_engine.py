@@ -57,6 +57,9 @@ class GatedRunner:
     def exchange(self, a: int, b: int, n_a: int, n_b: int) -> None:
         self.inner.exchange(a, b, n_a, n_b)
 
+    def rest(self) -> None:
+        self.inner.rest()
+
 
 class Bench:
     """An engine over a gated runner. `freed_on` are the threads that freed its scheduler."""
@@ -106,6 +109,14 @@ async def test_events_come_in_order_from_the_first_to_the_last() -> None:
     assert told.prompt == PromptDone(0, None)
     assert [told.finished(index).n_tokens for index in range(3)] == [8, 8, 8]
     assert isinstance(told.events[-1], Finished)
+
+
+async def test_engine_without_work_rests_and_says_so_once() -> None:
+    async with opened() as bench:
+        await eventually(lambda: bench.runner.inner.n_rests == 1)
+        await complete(bench.engine, ask())
+        await eventually(lambda: bench.runner.inner.n_rests == 2)
+        assert bench.runner.n_calls > 1
 
 
 async def test_answers_are_the_same_alone_and_in_a_crowd() -> None:

@@ -13,6 +13,7 @@ import llama_cpp.llama_cpp as c
 import numpy as np
 from numpy.typing import NDArray
 
+from afterword.engine.llama.openmp import release_workers
 from afterword.errors import ConfigurationError
 
 GGUF_MAGIC = b"GGUF"
@@ -254,6 +255,10 @@ class LlamaContext:
         if n_outputs == 0:
             return np.empty((0, self._n_vocab), dtype=np.float32)
         return np.ctypeslib.as_array(c.llama_get_logits(self.pointer), (n_outputs, self._n_vocab))
+
+    def rest(self) -> None:
+        """Give up the threads that help the calling thread to compute; the next call gets them anew."""
+        release_workers()
 
     def length(self, stream: int) -> int:
         """Tokens a stream holds."""

@@ -148,6 +148,8 @@ class LlamaEngine:
 
     def _take_commands(self) -> bool:
         """Run what was posted, waiting for it if there is nothing else to do; False when the engine closes."""
+        if self._scheduler.idle:
+            self._scheduler.rest()
         with self._changed:
             while not self._commands and self._scheduler.idle and not self._closing:
                 self._changed.wait()

@@ -72,6 +72,8 @@ def _engine(
     notebook: Notebook,
 ) -> LlamaEngine:
     exact = notebook.recall(f"probe {identity}", lambda: str(_keeps_the_promise(context, model))) == "True"
+    # What was tried out so far was computed in this thread; from here on the engine's own computes.
+    context.rest()
     capabilities = Capabilities(
         context=share.context,
         max_logprobs=min(MAX_LOGPROBS, model.n_vocab),

@@ -47,6 +47,10 @@ class Runner(Protocol):
         """Let two streams that hold n_a and n_b tokens change places."""
         ...
 
+    def rest(self) -> None:
+        """Nothing will be computed for a while."""
+        ...
+
 
 class LlamaRunner:
     """`Runner` on a llama.cpp context. With float weights the context has one stream more than the scheduler uses."""
@@ -117,6 +121,10 @@ class LlamaRunner:
             self._context.truncate(stream, 0)
         for stream, data in held:
             self._context.restore(b if stream == a else a, data)
+
+    def rest(self) -> None:
+        """See `Runner.rest`."""
+        self._context.rest()
 
 
 def _stream_id(span: Span) -> int:

@@ -75,6 +75,10 @@ class Scheduler:
         assert not sequence.prefilling, "others may wait for its prompt"
         self._release(sequence)
 
+    def rest(self) -> None:
+        """Said while there is nothing to do."""
+        self._runner.rest()
+
     def step(self) -> list[Message]:
         """Compute one batch; the messages come in the order in which they happened."""
         self._admit()
