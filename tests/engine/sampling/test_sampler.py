@@ -237,6 +237,31 @@ def test_what_a_cut_leaves_is_cumulated_in_order_of_likelihood(u: float, expecte
     assert Sampler(Sampling(top_k=3), Workspace(4), Always(u)).sample(row, 0) == expected
 
 
+@pytest.mark.parametrize("scale", [0.0, 0.1, 1.0, 3.0, 40.0])
+@pytest.mark.parametrize(
+    "sampling",
+    [Sampling(top_p=0.95), Sampling(top_p=0.3), Sampling(top_p=0.9999), Sampling(top_k=3000), Sampling(min_p=1e-9)],
+    ids=["top_p", "small_top_p", "top_p_nearly_1", "top_k", "min_p"],
+)
+def test_many_thousands_are_drawn_from_as_if_all_were_sorted(scale: float, sampling: Sampling) -> None:
+    row = noise(20_000, seed=3, scale=scale)
+    weights = np.exp(row.astype(np.float64) - float(row.max()))
+    order = np.argsort(-row, kind="stable")
+    order = order[: sampling.top_k] if sampling.top_k else order
+    order = order[weights[order] >= sampling.min_p]
+    ends = weights[order].cumsum()
+    if sampling.top_p < 1.0:
+        ends = ends[: int(ends.searchsorted(sampling.top_p * ends[-1])) + 1]
+    n = 200
+    sampler = Sampler(sampling, Workspace(row.size), Grid(n))
+    drawn = [sampler.sample(row, position) for position in range(n)]
+    expected = [int(ends.searchsorted((position + 0.5) / n * ends[-1], side="right")) for position in range(n)]
+    places = {int(token): place for place, token in enumerate(order.tolist())}
+    # Weights are float32 in the sampler: a draw may fall on the other side of an end, not further.
+    off = [abs(places[token] - place) for token, place in zip(drawn, expected, strict=True)]
+    assert max(off) <= 1
+
+
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 1000, 49_152])
 def test_the_whole_vocabulary_is_within_reach(n: int) -> None:
     row = frozen(np.zeros(n))

@@ -24,7 +24,12 @@ _GREEDY_BELOW = 1e-5
 _DEEPEST = 104.0
 """exp(-_DEEPEST) is 0 in float32."""
 
-_DEPTH_STEP = 3.0
+_DEPTH_STEP = 9.0
+
+_SORTED_AT_ONCE = 512
+"""Tokens that are sorted without further thought."""
+
+_GROUPS_PER_NAT = 16
 
 
 class EveryTokenBanned(InvalidRequest):
@@ -145,16 +150,10 @@ class Sampler:
         workspace, top_p = self._workspace, self._sampling.top_p
         ids = self._cut_by_min_p_and_top_k()
         if ids is None:
-            ids, mass = _at_least(workspace, top_p)
-        else:
-            mass = float(workspace.weights[ids].sum(dtype=np.float64))
-        ids = in_order(workspace.shifted[ids], ids)
-        cumulative = workspace.weights[ids].cumsum(dtype=np.float64)
-        if top_p < 1.0:
-            # A token stays if those before it have not reached top_p: the first always, the one that reaches it too.
-            n_before = int(cumulative.searchsorted(top_p * mass, side="left"))
-            cumulative = cumulative[: n_before + 1]
-        return int(ids[_first_above(cumulative, u * float(cumulative[-1]))])
+            limit = top_p * _mass(workspace)
+            return _likeliest_with(workspace, limit).draw(u, limit)
+        mass = float(workspace.weights[ids].sum(dtype=np.float64))
+        return _Ranking(workspace, ids).draw(u, top_p * mass if top_p < 1.0 else math.inf)
 
     def _cut_by_min_p_and_top_k(self) -> NDArray[np.intp] | None:
         """Ids that min_p and top_k leave, in any order; None if neither is set."""
@@ -165,6 +164,52 @@ class Sampler:
         if top_k:
             ids = ids[largest(workspace.shifted[ids], top_k)]
         return ids
+
+
+class _Ranking:
+    """Tokens in order of likelihood, sorted only where somebody looks: most of many thousands nobody does.
+
+    Groups of similar likelihood come first; within one the order is `in_order`'s.
+    """
+
+    def __init__(self, workspace: Workspace, ids: NDArray[np.intp]) -> None:
+        self._workspace = workspace
+        self._ids = ids
+        if ids.size <= _SORTED_AT_ONCE:
+            self._groups = np.zeros(ids.size, dtype=np.intp)
+        else:
+            depths = np.minimum(-workspace.shifted[ids], np.float32(_DEEPEST))
+            self._groups = (depths * np.float32(_GROUPS_PER_NAT)).astype(np.intp)
+        self._ends = np.bincount(self._groups, weights=workspace.weights[ids]).cumsum()
+        """Weight of each group and all before it."""
+
+    @property
+    def weight(self) -> float:
+        """Of all of them."""
+        return float(self._ends[-1])
+
+    def draw(self, u: float, limit: float) -> int:
+        """The token at `u` of those that stay: the first, and each before which less than `limit` of weight comes."""
+        last = min(int(self._ends.searchsorted(limit, side="left")), self._ends.size - 1)
+        ids, ends = self._inside(last)
+        n_before = int(ends.searchsorted(limit, side="left"))
+        # The one that reaches the limit stays too.
+        ids, ends = ids[: n_before + 1], ends[: n_before + 1]
+        target = u * float(ends[-1])
+        group = int(self._ends.searchsorted(target, side="right"))
+        if group < last:
+            ids, ends = self._inside(group)
+        return int(ids[_first_above(ends, target)])
+
+    def _inside(self, group: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """A group's ids, the likeliest first, and the weight of each with all before it."""
+        workspace = self._workspace
+        ids = self._ids[self._groups == group]
+        ids = in_order(workspace.shifted[ids], ids)
+        ends = workspace.weights[ids].cumsum(dtype=np.float64)
+        if group > 0:
+            ends += self._ends[group - 1]
+        return ids, ends
 
 
 def _draw_from_all(workspace: Workspace, u: float) -> int:
@@ -185,18 +230,21 @@ def _first_above(cumulative: NDArray[np.float64], target: float) -> int:
     return min(int(cumulative.searchsorted(target, side="right")), last)
 
 
-def _at_least(workspace: Workspace, share: float) -> tuple[NDArray[np.intp], float]:
-    """The ids of all tokens likelier than some threshold that together hold `share` (< 1) of the weight, and
-    the weight of all tokens.
+def _mass(workspace: Workspace) -> float:
+    """The weight of all tokens."""
+    return float(np.add.reduce(workspace.weights.reshape(8, -1), axis=0).sum(dtype=np.float64))
 
-    The threshold sinks until that is so: a language model's rows need few and short looks.
+
+def _likeliest_with(workspace: Workspace, weight: float) -> _Ranking:
+    """All tokens likelier than some threshold, which together have at least `weight`.
+
+    The threshold sinks until that is so: the first look is enough for nearly all rows of a language model.
     """
-    mass = float(np.add.reduce(workspace.weights.reshape(8, -1), axis=0).sum(dtype=np.float64))
     for depth in _depths():
-        ids = np.flatnonzero(workspace.shifted >= np.float32(-depth))
-        if float(workspace.weights[ids].sum(dtype=np.float64)) >= share * mass:
+        ranking = _Ranking(workspace, np.flatnonzero(workspace.shifted >= np.float32(-depth)))
+        if ranking.weight >= weight:
             break
-    return ids, mass
+    return ranking
 
 
 def _depths() -> Iterator[float]:
