@@ -12,16 +12,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 
 from benchmarks.ceiling import ceilings
 from benchmarks.cluster import cluster
 from benchmarks.groups import GROUPS
 from benchmarks.machine import facts
-from benchmarks.names import CEILING, ECHO, REFERENCE, REFERENCE_SPLIT
-from benchmarks.overhead import gateway, in_process, overhead
+from benchmarks.names import CEILING, ECHO, OURS_AS_SHIPPED, REFERENCE, REFERENCE_SPLIT
+from benchmarks.overhead import gateway, in_process, overhead, steps
 from benchmarks.peers import servers
-from benchmarks.places import BENCHMARKS, OURS, Places, cache, packaged_model
+from benchmarks.places import BENCHMARKS, OURS, ROOT, Places, cache, packaged_model
 from benchmarks.plot import plot
 from benchmarks.report import Record, document, summary, table
 from benchmarks.rounds import Plan, Visit, go_round
@@ -32,7 +33,14 @@ from benchmarks.workloads import Measures
 
 REFERENCES = (REFERENCE, REFERENCE_SPLIT)
 
-BESIDE_GROUPS = {"overhead": ECHO, "in-process": ECHO, "gateway": ECHO, "ceiling": CEILING, "cluster": ECHO}
+BESIDE_GROUPS = {
+    "overhead": ECHO,
+    "in-process": ECHO,
+    "gateway": ECHO,
+    "steps": OURS_AS_SHIPPED,
+    "ceiling": CEILING,
+    "cluster": ECHO,
+}
 """What is measured beside the groups of `groups.py`, and of whom."""
 
 NAMES = (*(group.name for group in GROUPS), *BESIDE_GROUPS)
@@ -82,6 +90,8 @@ async def _measure_alone(name: str, visit: Visit, plan: Plan, places: Places) ->
             visit.add(name, await in_process(plan.sizes))
         case "gateway":
             visit.add(name, await gateway(plan.sizes))
+        case "steps":
+            visit.add(name, await steps(places.model))
         case "ceiling":
             _add_each(await ceilings(places), name, visit)
         case "cluster":
@@ -132,13 +142,16 @@ def _places(options: argparse.Namespace, started: str) -> Places:
 
 def _split_copy(model: Path) -> tuple[Path, Path] | None:
     """As the server makes it, by the code it has for that; `OSError` and the like are nobody's to catch."""
-    weights, offsets = (
-        cache() / f"bench-{model.stem}-{model.stat().st_size}.{part}.gguf" for part in ("split", "offsets")
-    )
+    stem = f"bench-{model.stem}-{model.stat().st_size}-{_short_hash(ROOT / 'src/afterword/engine/llama/split.py')}"
+    weights, offsets = (cache() / f"{stem}.{part}.gguf" for part in ("split", "offsets"))
     if not weights.is_file():
         command = [OURS / "python", BENCHMARKS / "split.py", model, weights, offsets]
         subprocess.run(command, check=True, capture_output=True)
     return (weights, offsets) if weights.is_file() else None
+
+
+def _short_hash(file: Path) -> str:
+    return sha256(file.read_bytes()).hexdigest()[:8]
 
 
 def _vllm(model: Path) -> Path:

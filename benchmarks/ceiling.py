@@ -1,6 +1,7 @@
 """What llama.cpp's own loops reach on the same files: nothing above them can be faster by much.
 
-`llama-bench` decodes one sequence without sampling; `llama-batched-bench` several, in KV streams of their own.
+`llama-bench` decodes one sequence without sampling; `llama-batched-bench` several, in KV streams of their own. Neither
+uses an adapter, so the split copy has a loop of ours (`decode_loop.py`).
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.names import CEILING, CEILING_SPLIT
-from benchmarks.places import Places
+from benchmarks.places import BENCHMARKS, OURS, Places
 from benchmarks.workloads import Measures
 
 PROMPT, SINGLE_OUT, OUT = 128, 128, 64
@@ -25,9 +26,7 @@ async def ceilings(places: Places) -> dict[str, Measures]:
         return {}
     found = {CEILING: await _single(places.peers, places.model) | await _batched(places.peers, places.model)}
     if places.split is not None:
-        # llama-bench takes no adapter.
-        weights, offsets = places.split
-        found[CEILING_SPLIT] = await _batched(places.peers, weights, "--lora", str(offsets))
+        found[CEILING_SPLIT] = await _looped(*places.split)
     return found
 
 
@@ -58,12 +57,20 @@ async def _single(directory: Path, model: Path) -> Measures:
     return bench_measures(json.loads(output))
 
 
-async def _batched(directory: Path, model: Path, *options: str) -> Measures:
+async def _batched(directory: Path, model: Path) -> Measures:
     context = max(SEQUENCES) * (PROMPT + OUT)
     counts = ("-npp", str(PROMPT), "-ntg", str(OUT), "-npl", ",".join(str(n) for n in SEQUENCES))
     streams = ("-c", str(context), "--no-kv-unified", "--output-format", "jsonl")
-    lines = await _output_of(str(directory / "llama-batched-bench"), *_common(model), *counts, *streams, *options)
+    lines = await _output_of(str(directory / "llama-batched-bench"), *_common(model), *counts, *streams)
     return batched_measures([json.loads(line) for line in lines.splitlines() if line.startswith(b"{")])
+
+
+async def _looped(weights: Path, offsets: Path) -> Measures:
+    program = (str(OURS / "python"), str(BENCHMARKS / "decode_loop.py"), str(PROMPT))
+    files = (str(weights), str(offsets))
+    lone = await _output_of(*program, str(SINGLE_OUT), "1", *files)
+    many = await _output_of(*program, str(OUT), ",".join(str(n) for n in SEQUENCES if n > 1), *files)
+    return batched_measures([json.loads(line) for output in (lone, many) for line in output.splitlines()])
 
 
 def _common(model: Path) -> tuple[str, ...]:

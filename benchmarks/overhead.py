@@ -60,6 +60,11 @@ async def gateway(sizes: Sizes) -> Measures:
     return await _json_of(str(OURS / "python"), "-m", "benchmarks.gateway", str(sizes.requests_in_process))
 
 
+async def steps(model: Path) -> Measures:
+    """Share of the engine's time outside llama.cpp; see `steps.py`."""
+    return await _json_of(str(OURS / "python"), str(BENCHMARKS / "steps.py"), str(model), str(cache()))
+
+
 def _measures(kind: str, n_tokens: int, rates: Mapping[str, float], server_busy: float) -> Measures:
     """The rates, and how much of the time each side computed: the server should be at 1, the client below it."""
     found = {"requests_per_s": rates["answers_per_s"], "mib_per_s": rates["mib_per_s"]}

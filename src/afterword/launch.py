@@ -51,11 +51,16 @@ def _kernel() -> str:
         return ""
 
 
-def main() -> None:
-    """The console script: the commands of `cli.main`, in a process that was begun anew if that helps."""
+def begin_anew_with_large_pages() -> None:
+    """Start this program again, with the same arguments, if that gets it large pages; else return."""
     value = tunables(os.environ, _libc(), _kernel())
     if value is not None:
         os.execve(sys.executable, sys.orig_argv, {**os.environ, VARIABLE: value})
+
+
+def main() -> None:
+    """The console script: the commands of `cli.main`."""
+    begin_anew_with_large_pages()
     # After the choice: it takes a second that is not spent twice.
     from afterword.cli.main import app
 

@@ -39,3 +39,10 @@ def test_what_the_gateway_adds_is_judged_by_the_median_of_the_rounds() -> None:
     figures = [Figure(n, ECHO, "gateway", "keyed_added_ms", None, ms) for n, ms in enumerate((0.4, 0.5, 3.0))]
     verdict = judged(figures, ": 1 ms")
     assert (verdict.reached, verdict.met) == (2.0, True)
+
+
+def test_time_outside_the_model_is_judged_for_each_number_of_sequences() -> None:
+    shares = {1: 0.02, 16: 0.05, 32: 0.08}
+    figures = [Figure(1, OURS_AS_SHIPPED, "steps", "outside_decode_share", n, share) for n, share in shares.items()]
+    found = {v.name: v.met for v in verdicts(figures) if "outside" in v.name}
+    assert found == {f"{n} sequences: 5 % outside llama_decode": n < 32 for n in shares}

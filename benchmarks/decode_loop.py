@@ -1,0 +1,66 @@
+"""How fast llama.cpp decodes in the layout that this server uses, with nothing around it.
+
+Runs in the project's environment:
+
+    .venv/bin/python benchmarks/decode_loop.py PROMPT OUT SEQUENCES[,SEQUENCES...] WEIGHTS.gguf [OFFSETS.gguf]
+
+The loop of llama-batched-bench, which takes an adapter on its command line and then does not use it. Prints the same
+fields for each number of sequences, one JSON object a line. No sampling: the next tokens are given.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from afterword.engine.llama.binding import LlamaContext, LlamaModel
+from afterword.launch import begin_anew_with_large_pages
+
+FIRST = 100
+"""The ids used are ordinary words from here on."""
+
+
+def measure(context: LlamaContext, n: int, prompt: int, out: int) -> dict[str, float]:
+    """Read `prompt` tokens in each of n streams, then decode `out` steps of all of them."""
+    for stream in range(n):
+        context.truncate(stream, 0)
+    outputs = np.zeros(prompt, dtype=np.int8)
+    outputs[-1] = 1
+    positions = np.arange(prompt, dtype=np.int32)
+    started = time.perf_counter()
+    for stream in range(n):
+        context.decode(positions + FIRST, positions, np.full(prompt, stream, dtype=np.int32), outputs)
+    read = time.perf_counter()
+    streams, all_of_them = np.arange(n, dtype=np.int32), np.ones(n, dtype=np.int8)
+    for step in range(out):
+        context.decode(streams + FIRST + step, np.full(n, prompt + step, dtype=np.int32), streams, all_of_them)
+    ended = time.perf_counter()
+    return {"pl": n, "tg": out, "t": ended - started, "speed_tg": n * out / (ended - read)}
+
+
+def main(prompt: int, out: int, counts: list[int], weights: Path, offsets: Path | None) -> None:
+    """Every number of sequences, after a short one to warm up."""
+    model = LlamaModel(weights, offsets=offsets)
+    n_threads = len(os.sched_getaffinity(0))
+    # The room that the server gives a stream at least.
+    room = -(-(prompt + out) // 256) * 256
+    context = LlamaContext(model, n_streams=max(counts), n_ctx_stream=room, n_batch=512, n_threads=n_threads)
+    measure(context, 1, prompt, 8)
+    for n in counts:
+        print(json.dumps(measure(context, n, prompt, out)), flush=True)
+    context.close()
+    model.close()
+
+
+if __name__ == "__main__":
+    begin_anew_with_large_pages()
+    main(
+        int(sys.argv[1]),
+        int(sys.argv[2]),
+        [int(n) for n in sys.argv[3].split(",")],
+        Path(sys.argv[4]),
+        Path(sys.argv[5]) if len(sys.argv) > 5 else None,
+    )
