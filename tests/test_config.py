@@ -160,6 +160,13 @@ def test_a_switch_turned_off_by_flag_wins_over_one_turned_on_below(tmp_path: Pat
             "Two models answer to 'b': names and aliases must differ.",
             id="names twice",
         ),
+        pytest.param(
+            "[[models]]\npath = 'a'\naliases = ['local/b']\n[[models]]\npath = 'b'",
+            {},
+            {},
+            "Two models answer to 'local/b': names and aliases must differ.",
+            id="full name as an alias",
+        ),
         pytest.param("=", {}, {}, "The configuration file {file} cannot be read: Invalid", id="no TOML"),
         pytest.param(
             "", {}, {"config": "no.toml"}, "--config names no.toml, which is not a file.", id="no file by flag"

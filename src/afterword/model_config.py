@@ -62,12 +62,12 @@ def select_model(wanted: str, models: tuple[ModelConfig, ...], common: Common, d
 
 
 def check_names(models: tuple[ModelConfig, ...]) -> None:
-    """Raise `ConfigurationError` if two models answer to one name."""
-    seen: set[str] = set()
-    for name in (name for model in models for name in (model.name, *model.aliases)):
-        if name in seen:
-            raise ConfigurationError(f"Two models answer to {name!r}: names and aliases must differ.")
-        seen.add(name)
+    """Raise `ConfigurationError` if two models answer to one name: short, full (SPEC section 1) or an alias."""
+    known: dict[str, ModelConfig] = {}
+    for model in models:
+        for name in (model.name, f"{model.vendors[0]}/{model.name}", *model.aliases):
+            if known.setdefault(name, model) is not model:
+                raise ConfigurationError(f"Two models answer to {name!r}: names and aliases must differ.")
 
 
 def _model(table: dict[str, Any], place: str, base: Path, common: Common) -> ModelConfig:
