@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
 from afterword import logs
 from afterword.engine.llama.binding import LlamaContext
 from afterword.engine.llama.engine import LlamaEngine
@@ -97,4 +99,6 @@ async def measure(model: Path, cache: Path) -> dict[str, float]:
 if __name__ == "__main__":
     begin_anew_with_large_pages()
     logs.configure("console", "warning")
-    print(json.dumps(asyncio.run(measure(Path(sys.argv[1]), Path(sys.argv[2])))))
+    # The loop that the server runs on.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        print(json.dumps(runner.run(measure(Path(sys.argv[1]), Path(sys.argv[2])))))

@@ -157,9 +157,10 @@ class LlamaEngine:
                 return False
             commands, self._commands = self._commands, []
             n_posted = self._n_posted
-        for command in commands:
-            command()
-        self._publish_stats("ready", n_posted)
+        if commands:
+            for command in commands:
+                command()
+            self._publish_stats("ready", n_posted)
         return True
 
     def _add(self, group: Group) -> None:
