@@ -7,9 +7,9 @@ import pytest
 from tests.models.tiny import Tiny, write_tiny
 
 from afterword.defaults import DEFAULT_MODEL
+from afterword.engine.identity import Notebook
 from afterword.engine.llama import layout
 from afterword.engine.llama.binding import build_info
-from afterword.engine.llama.identity import Notebook
 from afterword.engine.llama.layout import NAMES, Q8_0_FILE_TYPE, load_weights
 from afterword.engine.llama.settings import Layout
 from afterword.loading.embedded import model_file

@@ -4,10 +4,10 @@ import os
 from collections.abc import Callable
 
 from afterword.engine.base import Capabilities
+from afterword.engine.identity import Notebook, file_hash, fingerprint
 from afterword.engine.llama.binding import LlamaContext, LlamaModel, build_info, check_file
 from afterword.engine.llama.company import SEVERAL
 from afterword.engine.llama.engine import LlamaEngine
-from afterword.engine.llama.identity import Notebook, file_hash, fingerprint
 from afterword.engine.llama.kv import KVStreams
 from afterword.engine.llama.layout import load_weights
 from afterword.engine.llama.memory import DEFAULT_CONTEXT, Need, Share, cells, share_out

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from afterword.engine.base import Capabilities
-from afterword.engine.llama.identity import Notebook, file_hash, fingerprint
+from afterword.engine.identity import Notebook, file_hash, fingerprint
 from afterword.engine.request import GenerationRequest, Sampling
 from afterword.engine.vllm.core import Core
 from afterword.engine.vllm.engine import VllmEngine

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from afterword.engine.llama.identity import Notebook, file_hash, fingerprint
+from afterword.engine.identity import Notebook, file_hash, fingerprint
 
 
 class Question:

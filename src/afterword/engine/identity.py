@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-SAMPLER_VERSION = 1
+SAMPLER_VERSION = 2
 """Raised whenever the same logits and seed may give another token than before."""
 
 
