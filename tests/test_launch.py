@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from afterword import launch
 from afterword.launch import tunables
 
 KERNEL = "always [madvise] never\n"
@@ -46,3 +47,12 @@ def test_the_program_begins_anew_with_its_arguments() -> None:
     assert (before.split()[1], after.split()[1]) == ("None", "glibc.malloc.hugetlb=1")
     assert before.split()[0] == after.split()[0]
     assert version.startswith("afterword ")
+
+
+@pytest.mark.parametrize("interpreter", ["", "/nowhere/python"])
+def test_a_program_that_cannot_begin_anew_goes_on(monkeypatch: pytest.MonkeyPatch, interpreter: str) -> None:
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    monkeypatch.setattr(launch, "_libc", lambda: "glibc 2.40")
+    monkeypatch.setattr(launch, "_kernel", lambda: KERNEL)
+    monkeypatch.setattr(sys, "executable", interpreter)
+    launch.begin_anew_with_large_pages()

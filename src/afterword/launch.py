@@ -8,6 +8,7 @@ variable says so. It is read before a program's first line, so the program begin
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 VARIABLE = "GLIBC_TUNABLES"
@@ -52,10 +53,12 @@ def _kernel() -> str:
 
 
 def begin_anew_with_large_pages() -> None:
-    """Start this program again, with the same arguments, if that gets it large pages; else return."""
+    """Start this program again, with the same arguments, if that gets it large pages; else, or if it cannot, return."""
     value = tunables(os.environ, _libc(), _kernel())
     if value is not None:
-        os.execve(sys.executable, sys.orig_argv, {**os.environ, VARIABLE: value})
+        # Small pages are slower, no reason not to serve.
+        with suppress(OSError):
+            os.execve(sys.executable, sys.orig_argv, {**os.environ, VARIABLE: value})
 
 
 def main() -> None:
