@@ -275,7 +275,13 @@ def test_the_whole_vocabulary_is_within_reach(n: int) -> None:
 def test_rounding_at_the_end_never_reaches_an_impossible_token(place: int) -> None:
     logits = np.full(1000, -INF)
     logits[place] = 1.5
-    for sampling in (Sampling(), Sampling(temperature=0.3), Sampling(top_p=0.5), Sampling(top_k=40)):
+    for sampling in (
+        Sampling(),
+        Sampling(temperature=0.3),
+        Sampling(top_p=0.5),
+        Sampling(top_k=40),
+        Sampling(top_k=900),
+    ):
         sampler = Sampler(sampling, Workspace(1000), Always(1.0 - 2.0**-53))
         assert sampler.sample(frozen(logits), 0) == place
 

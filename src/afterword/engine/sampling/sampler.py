@@ -190,7 +190,8 @@ class _Ranking:
 
     def draw(self, u: float, limit: float) -> int:
         """The token at `u` of those that stay: the first, and each before which less than `limit` of weight comes."""
-        last = min(int(self._ends.searchsorted(limit, side="left")), self._ends.size - 1)
+        # No limit: the last group that has a weight of its own.
+        last = int(self._ends.searchsorted(min(limit, self.weight), side="left"))
         ids, ends = self._inside(last)
         n_before = int(ends.searchsorted(limit, side="left"))
         # The one that reaches the limit stays too.
