@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from afterword.engine.llama.binding import LlamaContext, LlamaModel
+from afterword.engine.llama.memory import cells
+from afterword.engine.llama.scheduler import PROMPT_BUDGET
 from afterword.launch import begin_anew_with_large_pages
 
 FIRST = 100
@@ -45,9 +47,8 @@ def main(prompt: int, out: int, counts: list[int], weights: Path, offsets: Path 
     """Every number of sequences, after a short one to warm up."""
     model = LlamaModel(weights, offsets=offsets)
     n_threads = len(os.sched_getaffinity(0))
-    # The room that the server gives a stream at least.
-    room = -(-(prompt + out) // 256) * 256
-    context = LlamaContext(model, n_streams=max(counts), n_ctx_stream=room, n_batch=512, n_threads=n_threads)
+    room = cells(prompt + out)
+    context = LlamaContext(model, n_streams=max(counts), n_ctx_stream=room, n_batch=PROMPT_BUDGET, n_threads=n_threads)
     measure(context, 1, prompt, 8)
     for n in counts:
         print(json.dumps(measure(context, n, prompt, out)), flush=True)
