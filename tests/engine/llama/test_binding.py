@@ -89,6 +89,14 @@ def test_logits_come_for_the_rows_asked_for_only(context: LlamaContext) -> None:
     np.testing.assert_array_equal(some, every[[3, 17, 49]])
 
 
+def test_logits_are_right_while_their_number_grows_and_shrinks(context: LlamaContext) -> None:
+    every = decode(context, 0, 0, TEXT).copy()
+    for n in (1, 50, 3, 50, 1):
+        context.truncate(0, 0)
+        outputs = [int(i >= 50 - n) for i in range(50)]
+        assert context.decode(TEXT, range(50), [0] * 50, outputs).tobytes() == every[50 - n :].tobytes()
+
+
 def test_no_row_asked_for_gives_no_logits(context: LlamaContext) -> None:
     none = np.zeros(2, dtype=np.int32)
     assert context.decode(none, np.arange(2, dtype=np.int32), none, none.astype(np.int8)).shape == (0, 272)

@@ -29,18 +29,14 @@ class FakeContext:
     outputs: list[int] = field(default_factory=list)
 
     def decode(
-        self,
-        tokens: NDArray[np.int32],
-        positions: NDArray[np.int32],
-        streams: NDArray[np.int32],
-        outputs: NDArray[np.int8],
+        self, tokens: list[int], positions: list[int], streams: list[int], outputs: list[int]
     ) -> NDArray[np.float32]:
-        assert [each.dtype for each in (tokens, positions, streams, outputs)] == [np.int32] * 3 + [np.int8]
+        assert set(outputs) <= {0, 1}
         self.log.append(("decode", len(tokens)))
-        self.rows = list(zip(streams.tolist(), positions.tolist(), tokens.tolist(), strict=True))
-        self.outputs = outputs.tolist()
-        logits: NDArray[np.float32] = np.stack([streams, positions], axis=1)[outputs == 1].astype(np.float32)
-        return logits
+        self.rows = list(zip(streams, positions, tokens, strict=True))
+        self.outputs = outputs
+        put_out = zip(streams, positions, outputs, strict=True)
+        return np.array([(stream, position) for stream, position, output in put_out if output], dtype=np.float32)
 
     def length(self, stream: int) -> int:
         return self.lengths.get(stream, 0)

@@ -7,6 +7,7 @@ Tokenizing is thread-safe; everything of a `LlamaContext` belongs to one thread.
 import ctypes
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
 import llama_cpp.llama_cpp as c
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 
 from afterword.engine.llama.openmp import release_workers
 from afterword.errors import ConfigurationError
+
+Integers = Sequence[int] | NDArray[np.signedinteger]
 
 GGUF_MAGIC = b"GGUF"
 LOG_LEVEL_ERROR = 4  # enum ggml_log_level: 4 = error, 5 = continuation of the line before
@@ -228,6 +231,8 @@ class LlamaContext:
         self.n_streams = n_streams
         self.n_ctx_stream = int(c.llama_n_ctx_seq(pointer))
         self._rows = _BatchRows(n_batch)
+        self._logits_address = 0
+        self._logits_view = np.empty((0, model.n_vocab), dtype=np.float32)
 
     @property
     def pointer(self) -> "c.llama_context_p":
@@ -237,12 +242,12 @@ class LlamaContext:
 
     def decode(
         self,
-        tokens: NDArray[np.int32],
-        positions: NDArray[np.int32],
-        streams: NDArray[np.int32],
-        outputs: NDArray[np.int8],
+        tokens: Integers,
+        positions: Integers,
+        streams: Integers,
+        outputs: Integers,
     ) -> NDArray[np.float32]:
-        """Compute rows (all arrays (n,), n <= n_batch); logits (sum(outputs), n_vocab) in row order.
+        """Compute rows (n values each, n <= n_batch; `outputs` 0 or 1); logits (sum(outputs), n_vocab) in row order.
 
         The result is a view into llama.cpp's buffer, valid until the next call. Raises RuntimeError with
         llama.cpp's code if it fails; the streams are then in an unknown state.
@@ -251,10 +256,21 @@ class LlamaContext:
         code = int(c.llama_decode(self.pointer, batch))
         if code != 0:
             raise RuntimeError(f"llama_decode failed with code {code}: {' '.join(_recent_errors)}")
-        n_outputs = int(outputs.sum())
-        if n_outputs == 0:
+        return self._logits(self._rows.n_outputs)
+
+    def _logits(self, n: int) -> NDArray[np.float32]:
+        """What the last call put out, in llama.cpp's own buffer, which moves when it grows.
+
+        The view is kept: making one takes as long as sampling a token does.
+        """
+        if n == 0:
             return np.empty((0, self._n_vocab), dtype=np.float32)
-        return np.ctypeslib.as_array(c.llama_get_logits(self.pointer), (n_outputs, self._n_vocab))
+        address = ctypes.addressof(c.llama_get_logits(self.pointer).contents)
+        if address != self._logits_address or n > len(self._logits_view):
+            floats = (ctypes.c_float * (n * self._n_vocab)).from_address(address)
+            self._logits_view = np.ctypeslib.as_array(floats).reshape(n, self._n_vocab)
+            self._logits_address = address
+        return self._logits_view[:n]
 
     def rest(self) -> None:
         """Give up the threads that help the calling thread to compute; the next call gets them anew."""
@@ -309,12 +325,17 @@ class _BatchRows:
         self._batch.seq_id = self._stream_pointers.ctypes.data_as(ctypes.POINTER(ctypes.POINTER(ctypes.c_int32)))
         self._batch.logits = self._outputs.ctypes.data_as(ctypes.POINTER(ctypes.c_int8))
 
+    @property
+    def n_outputs(self) -> int:
+        """Rows whose logits are put out."""
+        return int(np.count_nonzero(self._outputs[: self._batch.n_tokens]))
+
     def fill(
         self,
-        tokens: NDArray[np.int32],
-        positions: NDArray[np.int32],
-        streams: NDArray[np.int32],
-        outputs: NDArray[np.int8],
+        tokens: Integers,
+        positions: Integers,
+        streams: Integers,
+        outputs: Integers,
     ) -> "c.llama_batch":
         n = len(tokens)
         assert 0 < n <= len(self._tokens)

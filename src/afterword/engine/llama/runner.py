@@ -66,17 +66,26 @@ class LlamaRunner:
         pieces = [_Piece.of(span) for span in sorted(spans, key=_stream_id)]
         if self._float_weights:
             pieces = self._with_company(pieces)
-        logits = self._context.decode(
-            np.concatenate([piece.tokens for piece in pieces], dtype=np.int32),
-            np.concatenate([piece.positions for piece in pieces], dtype=np.int32),
-            np.concatenate([np.full(len(piece.tokens), piece.stream, dtype=np.int32) for piece in pieces]),
-            np.concatenate([piece.outputs for piece in pieces]),
-        )
+        logits = self._decode(pieces)
         for piece in pieces:
             if piece.n_kept < len(piece.tokens):
-                self.truncate(piece.stream, int(piece.positions[0]) + piece.n_kept)
+                self.truncate(piece.stream, piece.start + piece.n_kept)
         found = _rows_of(pieces, logits)
         return [Computed(span, found[_stream_id(span)]) for span in spans]
+
+    def _decode(self, pieces: list["_Piece"]) -> NDArray[np.float32]:
+        # Lists: a step mostly has a row a piece, and numpy takes a microsecond or more for anything.
+        tokens: list[int] = []
+        positions: list[int] = []
+        streams: list[int] = []
+        outputs: list[int] = []
+        for piece in pieces:
+            n = len(piece.tokens)
+            tokens += piece.tokens
+            positions += range(piece.start, piece.start + n)
+            streams += [piece.stream] * n
+            outputs += piece.outputs
+        return self._context.decode(tokens, positions, streams, outputs)
 
     def _with_company(self, pieces: list["_Piece"]) -> list["_Piece"]:
         """No micro-batch of a single row, and none that puts out a single row."""
@@ -86,11 +95,11 @@ class LlamaRunner:
             if len(run) == 1 and len(run[0].tokens) == 1:
                 next_door = run[0].stream + 1
                 end = self._context.length(next_door)
-                complete.append(_Piece.visitor(next_door, end, run[0].tokens))
+                complete.append(_Piece.visitor(next_door, end, run[0].tokens[0]))
         for run in _runs(complete):
-            if sum(int(piece.outputs.sum()) for piece in run) == 1:
-                spare = next(piece for piece in run if not piece.outputs.all())
-                spare.outputs[np.flatnonzero(spare.outputs == 0)[-1]] = 1
+            if sum(sum(piece.outputs) for piece in run) == 1:
+                spare = next(piece for piece in run if not all(piece.outputs))
+                spare.outputs[max(i for i, output in enumerate(spare.outputs) if output == 0)] = 1
         return complete
 
     def copy(self, source: int, target: int, n: int) -> None:
@@ -137,31 +146,29 @@ class _Piece:
     """The rows of one stream in a call."""
 
     stream: int
-    tokens: NDArray[np.int32]
-    positions: NDArray[np.int32]
-    outputs: NDArray[np.int8]
+    start: int
+    """Position of the first row."""
+    tokens: list[int]
+    outputs: list[int]
+    """1 for each row whose logits llama.cpp puts out, else 0."""
     n_kept: int
     """Rows that stay; the others are cut off after the call."""
-    wanted: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    wanted: list[int] = field(default_factory=list)
     """Rows whose logits were asked for."""
 
     @classmethod
     def of(cls, span: Span) -> "_Piece":
         """A span and, behind it, the rows that are thrown away. Any token does for those."""
-        tokens, n_more = span.sequence.pending_tokens(span.n), span.n_rows - span.n
-        return cls(
-            stream=_stream_id(span),
-            tokens=np.append(tokens, np.repeat(tokens[-1:], n_more)),
-            positions=np.arange(span.start, span.start + span.n_rows, dtype=np.int32),
-            outputs=np.append(span.outputs, np.zeros(n_more, dtype=np.int8)),
-            n_kept=span.n,
-            wanted=np.flatnonzero(span.outputs),
-        )
+        tokens: list[int] = span.sequence.pending_tokens(span.n).tolist()
+        outputs: list[int] = span.outputs.tolist()
+        wanted = [i for i, output in enumerate(outputs) if output]
+        n_more = span.n_rows - span.n
+        return cls(_stream_id(span), span.start, tokens + tokens[-1:] * n_more, outputs + [0] * n_more, span.n, wanted)
 
     @classmethod
-    def visitor(cls, stream: int, end: int, tokens: NDArray[np.int32]) -> "_Piece":
+    def visitor(cls, stream: int, end: int, token: int) -> "_Piece":
         """One row behind the content of a stream that has nothing to compute."""
-        return cls(stream, tokens.copy(), np.array([end], dtype=np.int32), np.ones(1, dtype=np.int8), n_kept=0)
+        return cls(stream, end, [token], [1], n_kept=0)
 
 
 def _runs(pieces: list[_Piece]) -> list[list[_Piece]]:
@@ -180,11 +187,11 @@ def _rows_of(pieces: list[_Piece], logits: NDArray[np.float32]) -> dict[int, NDA
     found: dict[int, NDArray[np.float32]] = {}
     start = 0
     for piece in pieces:
-        put_out = np.flatnonzero(piece.outputs)
+        put_out = [i for i, output in enumerate(piece.outputs) if output]
         rows = logits[start : start + len(put_out)]
         start += len(put_out)
         # A view where nothing else was put out: rows of a large vocabulary are not copied without need.
         found[piece.stream] = (
-            rows if len(put_out) == len(piece.wanted) else rows[np.searchsorted(put_out, piece.wanted)]
+            rows if len(put_out) == len(piece.wanted) else rows[[put_out.index(i) for i in piece.wanted]]
         )
     return found
