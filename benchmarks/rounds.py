@@ -4,7 +4,6 @@ The order is A, B, C, A, B, C …: what the machine does to one round it does to
 say more than times.
 """
 
-import asyncio
 import os
 import sys
 import time
@@ -15,12 +14,10 @@ from random import Random
 
 from benchmarks.client import Refused
 from benchmarks.groups import Group
+from benchmarks.memory import forget_the_peak, peak_mib, resident_mib
 from benchmarks.report import Failure, Record, Start, figures
-from benchmarks.servers import NotStarted, Running, Server, Shape, resident_mib, running
+from benchmarks.servers import NotStarted, Running, Server, Shape, running
 from benchmarks.sizes import Sizes
-
-MEMORY_SECONDS = 0.05
-"""Between two looks at a server's memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,40 +75,28 @@ async def _visit(plan: Plan, server: Server, shape: Shape, groups: Sequence[Grou
     try:
         async with running(server, shape, plan.logs) as started:
             idle = resident_mib(started.process_id)
-            peak = idle
+            forget_the_peak(started.process_id)
             for group in groups:
-                peak = max(peak, await _measure(plan, group, started, visit))
-            visit.add(f"memory-{shape.slots}x{shape.context}", {"idle_mib": idle, "peak_mib": peak})
+                await _measure(plan, group, started, visit)
+            _remember_memory(started, shape, idle, visit)
     except NotStarted as error:
         for group in groups:
             visit.fail(group.name, str(error))
 
 
-async def _measure(plan: Plan, group: Group, started: Running, visit: Visit) -> float:
-    """Run one group; the most memory, in MiB, that the server was seen to use meanwhile."""
+def _remember_memory(started: Running, shape: Shape, idle: float, visit: Visit) -> None:
+    name = f"memory-{shape.slots}x{shape.context}"
+    try:
+        visit.add(name, {"idle_mib": idle, "peak_mib": peak_mib(started.process_id)})
+    except ProcessLookupError:
+        visit.fail(name, "the server has ended")
+
+
+async def _measure(plan: Plan, group: Group, started: Running, visit: Visit) -> None:
     # The same prompts for every server, and new ones in every round.
     random = Random(f"{group.name} {plan.salt} {visit.round}")
     visit.begin(group.name)
-    peak = Peak(started.process_id)
-    watcher = asyncio.create_task(peak.watch())
     try:
         visit.add(group.name, await group.workload(started.client, random, plan.sizes))
     except (Refused, OSError, TimeoutError, ExceptionGroup) as error:
         visit.fail(group.name, f"{type(error).__name__}: {error}")
-    finally:
-        watcher.cancel()
-    return peak.mib
-
-
-class Peak:
-    """The most memory a server was seen to use."""
-
-    def __init__(self, process_id: int) -> None:
-        self.mib = 0.0
-        self._process_id = process_id
-
-    async def watch(self) -> None:
-        """Look again and again, until cancelled."""
-        while True:
-            self.mib = max(self.mib, resident_mib(self._process_id))
-            await asyncio.sleep(MEMORY_SECONDS)

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
 from benchmarks.client import Client, Refused, exchange
 from benchmarks.prompts import request
 
@@ -88,13 +87,6 @@ def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
-
-
-def resident_mib(process_id: int) -> float:
-    """MiB of a process and its descendants that are in memory, mapped files included."""
-    process = psutil.Process(process_id)
-    family = [process, *process.children(recursive=True)]
-    return float(sum(member.memory_info().rss for member in family)) / 2**20
 
 
 async def _model_name(process: asyncio.subprocess.Process, port: int, name: str) -> str:
