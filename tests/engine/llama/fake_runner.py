@@ -18,7 +18,7 @@ from afterword.engine.llama.runner import Computed
 from afterword.engine.llama.sequence import Span
 
 N_VOCAB = 64
-BATCH_ROWS = 512
+BATCH_ROWS = 256
 COMPANY, ALONE = "company", "alone"
 
 

@@ -144,7 +144,7 @@ def test_a_crowd_never_fills_more_than_a_micro_batch(n_prompt: int) -> None:
         desk.add(ask(words(n_prompt + book, book % 8)[book:], max_tokens=2))
     desk.finish()
     rows = [sum(n_rows for _, _, n_rows in call) for call in desk.runner.calls]
-    assert min(20 * n_prompt, 400) <= max(rows) <= 512
+    assert min(20 * n_prompt, 200) <= max(rows) <= 256
 
 
 def test_candidates_share_one_prefill() -> None:
@@ -216,8 +216,8 @@ def test_nobody_waits_for_a_prefix_that_has_gone_by() -> None:
     desk = Desk(2, can_cut=False)
     desk.add(ask(words(2000), max_tokens=1))
     desk.step()
-    # 300 tokens in common, but that stream holds 512 by now and cannot be copied in part.
-    _, reading = desk.add(ask(words(300) + words(100, 1), max_tokens=1))
+    # 200 tokens in common, but that stream holds 256 by now and cannot be copied in part.
+    _, reading = desk.add(ask(words(200) + words(50, 1), max_tokens=1))
     desk.step()
     assert reading.finished(0) is not None
 
@@ -230,7 +230,7 @@ def test_the_follower_goes_on_when_the_one_it_waits_for_leaves() -> None:
     assert len(desk.scheduler.waiting) == 1
     desk.cancel(first)
     desk.finish()
-    assert reading.prompt == PromptDone(512, None)
+    assert reading.prompt == PromptDone(256, None)
 
 
 def test_a_scored_prefix_is_answered_from_the_cache() -> None:
@@ -330,23 +330,23 @@ def test_a_piece_of_a_prompt_takes_about_as_long_as_the_step_that_it_delays(n_de
 
 def test_a_lone_prompt_goes_in_the_largest_pieces() -> None:
     desk = Desk(1)
-    desk.complete(ask(words(1200), max_tokens=1))
-    assert desk.runner.calls == [[(0, 512, 512)], [(0, 512, 512)], [(0, 176, 176)]]
+    desk.complete(ask(words(600), max_tokens=1))
+    assert desk.runner.calls == [[(0, 256, 256)], [(0, 256, 256)], [(0, 88, 88)]]
 
 
 @pytest.mark.parametrize(
     ("lengths", "call"),
     [
         pytest.param([1], [(0, 1, 2)], id="one-token"),
-        pytest.param([100, 100, 100], [(0, 100, 100), (1, 100, 100), (2, 100, 100)], id="equal"),
+        pytest.param([80, 80, 80], [(0, 80, 80), (1, 80, 80), (2, 80, 80)], id="equal"),
         pytest.param([100, 125], [(0, 100, 125), (1, 125, 125)], id="a-little-longer"),
         pytest.param([100, 50], [(0, 100, 100), (1, 50, 100)], id="half-as-long"),
         pytest.param([100, 49], [(0, 100, 100)], id="less-than-half-as-long"),
-        pytest.param([256, 256], [(0, 256, 256), (1, 256, 256)], id="exactly-a-micro-batch"),
-        pytest.param([257, 257], [(0, 257, 257)], id="two-that-do-not-fit"),
-        pytest.param([250, 300], [(0, 250, 250)], id="longer-does-not-fit"),
-        pytest.param([600, 20], [(0, 512, 512)], id="longer-than-a-micro-batch"),
-        pytest.param([200, 600, 190], [(0, 200, 200), (1, 200, 200)], id="a-piece-of-a-longer-one"),
+        pytest.param([128, 128], [(0, 128, 128), (1, 128, 128)], id="exactly-a-micro-batch"),
+        pytest.param([129, 129], [(0, 129, 129)], id="two-that-do-not-fit"),
+        pytest.param([120, 150], [(0, 120, 120)], id="longer-does-not-fit"),
+        pytest.param([600, 20], [(0, 256, 256)], id="longer-than-a-micro-batch"),
+        pytest.param([100, 300, 90], [(0, 100, 100), (1, 100, 100)], id="a-piece-of-a-longer-one"),
     ],
 )
 def test_prompts_of_about_the_same_length_share_a_call(lengths: list[int], call: list[tuple[int, int, int]]) -> None:
@@ -371,19 +371,30 @@ def test_prompts_share_no_call_where_rows_to_be_thrown_away_have_no_room() -> No
 
 def test_oldest_and_shortest_prompt_take_turns() -> None:
     desk = Desk(3)
-    for book, n in enumerate((2000, 1700, 1400)):
+    for book, n in enumerate((2000, 1500, 700)):
         desk.add(ask(words(n, book), max_tokens=1))
     desk.finish()
     leads = [call[0][0] for call in desk.runner.calls]
     assert leads[:6] == [0, 2, 0, 2, 0, 2]
 
 
+def test_streams_that_sample_lie_side_by_side_while_prompts_of_similar_length_are_read() -> None:
+    desk = Desk(8)
+    for book, n in enumerate((139, 120, 130, 125, 133, 121, 138, 127)):
+        desk.add(ask(words(n, book), max_tokens=40))
+    while any(s.prefilling for s in [*desk.scheduler.waiting, *desk.scheduler.running]):
+        desk.step()
+    sampled = [sorted(stream for stream, _, _ in call) for call in desk.runner.calls if call[0][2] == 1]
+    assert {len(ids) for ids in sampled} >= {2, 3, 4, 5, 6, 7}
+    assert all(ids == list(range(ids[0], ids[0] + len(ids))) for ids in sampled)
+
+
 def test_memory_that_cannot_be_cut_takes_one_prompt_at_a_time_and_nothing_more() -> None:
     desk = Desk(2, can_cut=False)
     desk.add(ask(words(100), max_tokens=1))
-    desk.add(ask(words(513, 1), max_tokens=1))
+    desk.add(ask(words(257, 1), max_tokens=1))
     desk.finish()
-    assert desk.runner.calls == [[(0, 100, 100)], [(1, 512, 512)], [(1, 1, 1)]]
+    assert desk.runner.calls == [[(0, 100, 100)], [(1, 256, 256)], [(1, 1, 1)]]
 
 
 def test_a_short_prompt_does_not_wait_for_the_end_of_a_long_one() -> None:

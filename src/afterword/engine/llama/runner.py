@@ -63,7 +63,7 @@ class LlamaRunner:
     def forward(self, spans: Sequence[Span]) -> list[Computed]:
         """See `Runner.forward`. Rows go in ascending stream order, as llama.cpp batches best."""
         self._snapshot = None
-        pieces = [_Piece.of(span) for span in sorted(spans, key=_stream_id)]
+        pieces = [_Piece.of(span) for span in sorted(spans, key=lambda span: span.sequence.stream_id)]
         if self._float_weights:
             pieces = self._with_company(pieces)
         logits = self._decode(pieces)
@@ -71,7 +71,7 @@ class LlamaRunner:
             if piece.n_kept < len(piece.tokens):
                 self.truncate(piece.stream, piece.start + piece.n_kept)
         found = _rows_of(pieces, logits)
-        return [Computed(span, found[_stream_id(span)]) for span in spans]
+        return [Computed(span, found[span.sequence.stream_id]) for span in spans]
 
     def _decode(self, pieces: list["_Piece"]) -> NDArray[np.float32]:
         # Lists: a step mostly has a row a piece, and numpy takes a microsecond or more for anything.
@@ -136,11 +136,6 @@ class LlamaRunner:
         self._context.rest()
 
 
-def _stream_id(span: Span) -> int:
-    assert span.sequence.stream is not None
-    return span.sequence.stream.id
-
-
 @dataclass(slots=True)
 class _Piece:
     """The rows of one stream in a call."""
@@ -163,7 +158,9 @@ class _Piece:
         outputs: list[int] = span.outputs.tolist()
         wanted = [i for i, output in enumerate(outputs) if output]
         n_more = span.n_rows - span.n
-        return cls(_stream_id(span), span.start, tokens + tokens[-1:] * n_more, outputs + [0] * n_more, span.n, wanted)
+        return cls(
+            span.sequence.stream_id, span.start, tokens + tokens[-1:] * n_more, outputs + [0] * n_more, span.n, wanted
+        )
 
     @classmethod
     def visitor(cls, stream: int, end: int, token: int) -> "_Piece":

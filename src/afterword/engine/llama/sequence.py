@@ -54,6 +54,12 @@ class Sequence:
     """`waits_for.n_computed` at which waiting ends."""
 
     @property
+    def stream_id(self) -> int:
+        """Id of its stream; asserts that it has one."""
+        assert self.stream is not None
+        return self.stream.id
+
+    @property
     def n_prompt(self) -> int:
         """Tokens of the prompt."""
         return len(self.demand.prompt)
