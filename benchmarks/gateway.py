@@ -7,7 +7,6 @@ token to an open server, and what a stored key with every kind of limit and the 
 where there is a redis-server, also with the limits in Redis. A request ends when it has been recorded and settled.
 """
 
-import asyncio
 import json
 import shutil
 import socket
@@ -129,5 +128,4 @@ def _redis(directory: Path) -> Iterator[str | None]:
 if __name__ == "__main__":
     logs.configure("console", "warning")
     # The loop that the server runs on: with Redis there are sockets to wait for.
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        print(json.dumps(runner.run(measure(int(sys.argv[1])))))
+    print(json.dumps(uvloop.run(measure(int(sys.argv[1])))))

@@ -101,5 +101,4 @@ if __name__ == "__main__":
     begin_anew_with_large_pages()
     logs.configure("console", "warning")
     # The loop that the server runs on.
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        print(json.dumps(runner.run(measure(Path(sys.argv[1]), Path(sys.argv[2])))))
+    print(json.dumps(uvloop.run(measure(Path(sys.argv[1]), Path(sys.argv[2])))))

@@ -75,7 +75,7 @@ class FakeRunner:
         self.cells = [Cells() for _ in range(self.n_streams)]
 
     def forward(self, spans: Sequence[Span]) -> list[Computed]:
-        ids = [_stream_id(span) for span in spans]
+        ids = [span.sequence.stream_id for span in spans]
         self.calls.append([(i, span.n, span.n_rows) for i, span in zip(ids, spans, strict=True)])
         assert spans, "a call has rows"
         assert len(set(ids)) == len(ids), "a stream has one span"
@@ -86,7 +86,7 @@ class FakeRunner:
         return [self._compute(span) for span in spans]
 
     def _compute(self, span: Span) -> Computed:
-        cells, sequence = self.cells[_stream_id(span)], span.sequence
+        cells, sequence = self.cells[span.sequence.stream_id], span.sequence
         assert span.start == len(cells.tokens), "positions are contiguous"
         assert span.start + span.n_rows <= self.capacity, "rows to be thrown away need a place too"
         assert span.outputs.shape == (span.n,)
@@ -130,8 +130,3 @@ class FakeRunner:
             assert not stream.running or stream.n == len(cells.tokens)
             # Without a second row that can be taken away again nothing is promised.
             assert not self.can_cut or stream.n_exact == n_in_company(cells.ways[: stream.n])
-
-
-def _stream_id(span: Span) -> int:
-    assert span.sequence.stream is not None
-    return span.sequence.stream.id

@@ -41,7 +41,7 @@ class Row:
 
     @property
     def ids(self) -> list[int]:
-        return sorted(s.stream.id for s in self.sequences if s.stream is not None)
+        return sorted(s.stream_id for s in self.sequences)
 
     def close(self) -> list[int]:
         before = self.ids

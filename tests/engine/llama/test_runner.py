@@ -168,7 +168,7 @@ def test_float_weights_get_a_visitor_next_door_for_a_row_alone_in_its_micro_batc
     results = bench.forward(*spans)
     assert bench.places == places
     assert bench.cuts == cuts
-    assert results == [[[_stream(each), each.start + each.n - 1]] for each in spans]
+    assert results == [[[each.sequence.stream_id, each.start + each.n - 1]] for each in spans]
 
 
 def test_visitor_is_a_token_of_the_vocabulary_and_put_out() -> None:
@@ -197,18 +197,13 @@ def test_float_weights_never_put_out_a_single_row(spans: list[Span], outputs: li
     assert bench.context.outputs == outputs
     for each, logits in zip(spans, results, strict=True):
         wanted = np.flatnonzero(each.outputs) + each.start
-        assert logits == [[_stream(each), position] for position in wanted]
+        assert logits == [[each.sequence.stream_id, position] for position in wanted]
 
 
 def test_quantised_weights_put_out_what_is_wanted() -> None:
     bench = Bench()
     bench.forward(span(0, 10, 3))
     assert bench.context.outputs == [0, 0, 1]
-
-
-def _stream(of: Span) -> int:
-    assert of.sequence.stream is not None
-    return of.sequence.stream.id
 
 
 def test_copies_from_one_source_take_its_snapshot_once() -> None:

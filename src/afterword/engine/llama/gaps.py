@@ -19,7 +19,7 @@ WORTH_STEPS = 4
 
 def close_gap(kv: KVStreams, runner: Runner, running: SequenceOf[Sequence]) -> None:
     """Move one sequence next to the others if that pays; called once a step, so gaps close one by one."""
-    by_stream = {s.stream.id: s for s in running if s.stream is not None}
+    by_stream = {s.stream_id: s for s in running}
     if len(by_stream) < 2:
         return
     move = _best_move(sorted(by_stream))

@@ -159,7 +159,12 @@ class _Piece:
         wanted = [i for i, output in enumerate(outputs) if output]
         n_more = span.n_rows - span.n
         return cls(
-            span.sequence.stream_id, span.start, tokens + tokens[-1:] * n_more, outputs + [0] * n_more, span.n, wanted
+            stream=span.sequence.stream_id,
+            start=span.start,
+            tokens=tokens + tokens[-1:] * n_more,
+            outputs=outputs + [0] * n_more,
+            n_kept=span.n,
+            wanted=wanted,
         )
 
     @classmethod

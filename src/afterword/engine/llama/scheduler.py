@@ -2,7 +2,7 @@
 
 No prefill or decode phase: a sequence has tokens and `n_computed`, and each step gives it some of the difference.
 Steps that extend prompts and steps that sample take turns, so nobody's next token waits for more than one piece of
-somebody's prompt. So do the oldest prompt and the shortest, so neither waits for the end of the other.
+somebody's prompt. So do the oldest prompt and one of the shortest, so neither waits for the end of the other.
 What is admitted finishes: its stream holds prompt and max_tokens by construction.
 
 Knows no model library, no threads and no clock. Engine thread only.
@@ -25,7 +25,7 @@ PROMPT_BUDGET = 256
 """Prompt tokens in a step when nobody waits for a next token: llama.cpp's micro-batch. 512 take 5 to 7 % longer each:
 the scores of attention leave the cache."""
 
-SHARED_BUDGETS = (64, 256)
+SHARED_BUDGETS = (64, PROMPT_BUDGET)
 """Least and most prompt tokens in a step that delays somebody's next token. Fewer rows than 64 cost more each."""
 
 PER_DELAYED = 1.5
