@@ -8,6 +8,7 @@ too, but not by processor, and some servers make them doubt after a day that the
 Standard library only: it runs before anything is installed.
 """
 
+import fcntl
 import hashlib
 import os
 import platform
@@ -16,6 +17,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from scripts.with_progress import run_with_progress
@@ -32,9 +35,24 @@ def wheel(uv: str) -> Path:
         pinned, BUILD_LOCK.read_text(encoding="utf-8"), os.environ.get("CMAKE_ARGS", ""), processor()
     )
     if not any(folder.glob("*.whl")):
-        print("Compiling llama.cpp for this processor, once: about five minutes on two cores", file=sys.stderr)
-        build(uv, pinned, folder)
+        with only_one_at_a_time(folder.with_suffix(".lock")):
+            if not any(folder.glob("*.whl")):
+                print("Compiling llama.cpp for this processor, once: about five minutes on two cores", file=sys.stderr)
+                build(uv, pinned, folder)
     return next(folder.glob("*.whl"))
+
+
+@contextmanager
+def only_one_at_a_time(path: Path) -> Iterator[None]:
+    """Hold the lock file `path`: set-ups that start together compile once, the others wait and find the wheel."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("Another set-up is compiling llama.cpp: waiting for its wheel", file=sys.stderr)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def requirement(lock: str) -> str:

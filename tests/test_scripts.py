@@ -1,6 +1,8 @@
 """The scripts that set the project up: which wheel they reuse, and what they say while one is built."""
 
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,26 @@ def test_a_wheel_that_is_there_is_used(tmp_path: Path, monkeypatch: pytest.Monke
     folder.mkdir(parents=True)
     (folder / "built.whl").touch()
     assert native_wheel.wheel("no-such-uv") == folder / "built.whl"
+
+
+def test_set_ups_that_start_together_compile_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "requirements.lock").write_text(LOCK)
+    (tmp_path / "requirements-build.lock").write_text("cmake==4")
+    builds: list[Path] = []
+
+    def build(uv: str, pinned: str, folder: Path) -> None:
+        builds.append(folder)
+        time.sleep(0.05)
+        folder.mkdir()
+        (folder / "built.whl").touch()
+
+    monkeypatch.setattr(native_wheel, "build", build)
+    with ThreadPoolExecutor(4) as pool:
+        wheels = set(pool.map(native_wheel.wheel, ["uv"] * 4))
+    assert len(builds) == 1
+    assert wheels == {builds[0] / "built.whl"}
 
 
 @pytest.mark.parametrize(
