@@ -8,6 +8,7 @@ from scripts import docs
 
 from afterword.completions.body import CompletionBody
 from afterword.defaults import SETTINGS
+from afterword.gateway.ledger import MAX_WAITING
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -38,6 +39,11 @@ def test_every_field_of_a_request_has_a_row() -> None:
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     missing = [name for name in CompletionBody.model_fields if re.search(rf"^\| `{name}`", page, re.MULTILINE) is None]
     assert missing == []
+
+
+def test_the_ledger_s_waiting_rows_are_as_many_as_the_document_says() -> None:
+    page = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
+    assert f"rows wait in memory, up to {MAX_WAITING:,};" in page
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)

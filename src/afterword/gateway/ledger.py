@@ -26,7 +26,7 @@ MAX_BATCH = 500
 """Rows of one commit; so many are not waited for any longer."""
 
 MAX_WAITING = 100_000
-"""Rows that wait in memory, some 50 MB, before new ones are dropped."""
+"""Rows that wait in memory before new ones are dropped: some 60 MB, twice that where each has the longest `user`."""
 
 RETRY_SECONDS = 1.0
 """Between attempts while the database is down."""
