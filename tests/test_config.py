@@ -9,6 +9,7 @@ from afterword.config import Config, check_exposure, is_loopback, load_config
 from afterword.errors import ConfigurationError
 from afterword.kinds import FunctionName, Share
 from afterword.model_config import ModelConfig
+from afterword.text.infill import parse_template
 
 NAME = "smollm2-135m-instruct"
 
@@ -314,7 +315,7 @@ context = 50
 
 
 def test_models_keep_their_order_and_fall_back_on_the_engine_s_settings(tmp_path: Path) -> None:
-    template = "<P>{prefix}<S>{suffix}<M>"
+    template = parse_template("<P>{prefix}<S>{suffix}<M>")
     assert load(tmp_path, MODELS).models == (
         ModelConfig("first", str(tmp_path / "a.gguf"), ("gpt-3.5-turbo-instruct",), 1000, 4, template),
         ModelConfig("echo", "echo", (), 50, 16, None, "echo"),

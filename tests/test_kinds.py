@@ -11,16 +11,17 @@ from afterword.kinds import (
     Directory,
     FileOrFunction,
     FunctionName,
-    InfillTemplate,
     Integer,
     Kind,
     Memory,
     RedisUrl,
     Share,
     Switch,
+    Template,
     Text,
     Texts,
 )
+from afterword.text.infill import parse_template
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ from afterword.kinds import (
         (Memory(), "1%", Share(0.01)),
         (Memory(), "100%", Share(1.0)),
         (Directory(), "/a/b", Path("/a/b")),
-        (InfillTemplate(), "{suffix}{prefix}", "{suffix}{prefix}"),
+        (Template(), "{suffix}{prefix}", parse_template("{suffix}{prefix}")),
         (FileOrFunction(), "words.txt", Path("words.txt")),
         (FileOrFunction(), "a.b_c:judge", FunctionName("a.b_c", "judge")),
         (FileOrFunction(), "./a:judge", Path("./a:judge")),
@@ -76,7 +77,7 @@ def test_text_becomes_a_value(kind: Kind, text: str, value: object) -> None:
         (Memory(), "101%"),
         (Memory(), "%"),
         (Directory(), ""),
-        (InfillTemplate(), "{prefix}{prefix}{suffix}"),
+        (Template(), "{prefix}{prefix}{suffix}"),
         (RedisUrl(), "localhost:6379"),
         (RedisUrl(), "http://host"),
         (RedisUrl(), "redis://"),
@@ -110,7 +111,7 @@ def test_other_text_is_refused(kind: Kind, text: str) -> None:
         (Directory(), 1),
         (Database(), 1),
         (RedisUrl(), 1),
-        (InfillTemplate(), 1),
+        (Template(), 1),
     ],
     ids=str,
 )

@@ -11,8 +11,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 IDS = [str(path.relative_to(PACKAGE)) for path in FILES]
 
 LAYERS = (
-    {"errors", "kinds", "machine", "text"},
-    {"tokens", "gguf_header", "export"},
+    {"errors", "machine", "text"},
+    {"kinds", "tokens", "gguf_header", "export"},
     {"engine"},
     {"table_kinds"},
     {"defaults"},

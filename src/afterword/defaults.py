@@ -15,13 +15,13 @@ from afterword.kinds import (
     Database,
     Directory,
     FileOrFunction,
-    InfillTemplate,
     Integer,
     Kind,
     Memory,
     RedisUrl,
     Share,
     Switch,
+    Template,
     Text,
     Texts,
 )
@@ -211,7 +211,7 @@ MODEL_SETTINGS = (
     TableSetting("parallel", Integer(1, 255), "Sequences that run at once.", "engine.parallel"),
     TableSetting(
         "infill_template",
-        InfillTemplate(),
+        Template(),
         "How `suffix` is put to the model, with {prefix} and {suffix}, e.g. `<PRE> {prefix} <SUF>{suffix} <MID>`.",
         "the model's own infill tokens",
     ),

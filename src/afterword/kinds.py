@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from afterword.text.infill import InfillTemplate, parse_template
+
 NO_DATABASE = "none"
 
 UNITS = {
@@ -118,20 +120,20 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class InfillTemplate:
+class Template:
     """A text with a place for what comes before the gap and one for what comes after it."""
 
     label: str = "a text that holds {prefix} and {suffix}, each of them once"
 
-    def parse(self, text: str) -> str:
+    def parse(self, text: str) -> InfillTemplate:
         """See `Kind`."""
-        return self.check(text)
+        return parse_template(text)
 
-    def check(self, value: object) -> str:
+    def check(self, value: object) -> InfillTemplate:
         """See `Kind`."""
-        if not isinstance(value, str) or value.count("{prefix}") != 1 or value.count("{suffix}") != 1:
+        if not isinstance(value, str):
             raise ValueError
-        return value
+        return parse_template(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 from afterword.defaults import DEFAULT_MODEL, ECHO, LLAMA, LOCAL, MODEL_SETTINGS
 from afterword.errors import ConfigurationError
 from afterword.tables import File, read_table, tables_of
+from afterword.text.infill import InfillTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class ModelConfig:
     aliases: tuple[str, ...]
     context: int | None
     parallel: int
-    infill_template: str | None
+    infill_template: InfillTemplate | None
     engine: str = LLAMA
     """Which engine runs it, a word of `defaults.ENGINES`."""
     options: Mapping[str, object] = field(default_factory=dict, hash=False)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from afterword.defaults import LOCAL
 from afterword.engine.base import Engine
 from afterword.errors import ModelNotFound
+from afterword.text.infill import InfillTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class ServedModel:
     """Further facts for `/v1/models/{id}`: path, size in bytes, quantisation, layout, promises it cannot keep."""
     vendor: str = LOCAL
     """Who runs it: the part of the full name before the slash."""
+    infill_template: InfillTemplate | None = None
+    """How `suffix` is put to it; None: by its vocabulary's infill tokens, if it has some."""
 
     @property
     def full_name(self) -> str:

@@ -7,6 +7,7 @@ from afterword.api.app import create_app
 from afterword.api.settings import ApiSettings
 from afterword.engine.echo import EchoEngine
 from afterword.models import Registry, ServedModel
+from afterword.text.infill import parse_template
 
 
 async def test_models_are_listed_in_their_order_with_the_documented_fields_first() -> None:
@@ -58,11 +59,12 @@ async def test_a_card_says_what_the_model_can_do() -> None:
 
 
 async def test_a_configured_template_is_told_as_a_way_to_fill_gaps() -> None:
-    served = ServedModel("gap", EchoEngine(), CREATED, card={"infill_template": "{prefix}|{suffix}"})
+    served = ServedModel("gap", EchoEngine(), CREATED, infill_template=parse_template("{prefix}|{suffix}"))
     async with client_of(create_app(Registry([served]), ApiSettings())) as client:
         card = (await client.get("/v1/models/gap")).json()
     assert card["capabilities"]["suffix"] is True
     assert card["infill_tokens"] is None
+    assert card["card"] == {"infill_template": "{prefix}|{suffix}"}
 
 
 async def test_an_unknown_model_is_404() -> None:

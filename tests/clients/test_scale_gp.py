@@ -19,6 +19,7 @@ from afterword.engine.echo import EchoEngine
 from afterword.errors import EngineFailed, Overloaded
 from afterword.gateway.opening import single_key_gateway
 from afterword.models import Registry, ServedModel
+from afterword.text.infill import parse_template
 
 KEY = "k-1"
 PROMPT = "The café on the corner sells"
@@ -41,10 +42,17 @@ class Recorder:
 
 def application(slow: Engine) -> Recorder:
     failure, full = EngineFailed("The model broke."), Overloaded("The waiting room is full.", retry_after=1)
-    davinci: dict[str, object] = {"infill_template": "{prefix}|{suffix}"}
+    davinci = ServedModel(
+        "davinci",
+        EchoEngine(),
+        CREATED + 60,
+        ("text-davinci-003",),
+        vendor="openai",
+        infill_template=parse_template("{prefix}|{suffix}"),
+    )
     models = [
         ServedModel("echo", EchoEngine(), CREATED, aliases=("default",)),
-        ServedModel("davinci", EchoEngine(), CREATED + 60, ("text-davinci-003",), vendor="openai", card=davinci),
+        davinci,
         ServedModel("full", BreakingEngine(full, 0), CREATED + 10),
         ServedModel("broken", BreakingEngine(failure, 2, state="failed"), CREATED + 20),
         ServedModel("slow", slow, CREATED - 60),

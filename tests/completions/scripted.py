@@ -17,6 +17,7 @@ from afterword.engine.events import Event, PromptScores
 from afterword.engine.request import GenerationRequest
 from afterword.errors import AfterwordError, Overloaded
 from afterword.models import ServedModel
+from afterword.text.infill import parse_template
 from afterword.tokens import ByteTokenizer, InfillTokens, Tokenizer, spell_bytes
 
 Script = Callable[[GenerationRequest], Sequence[Event | AfterwordError]]
@@ -138,9 +139,11 @@ class ScriptedEngine:
         return
 
 
-def served(tokenizer: Tokenizer | None = None, **card: object) -> ServedModel:
+def served(tokenizer: Tokenizer | None = None, *, infill_template: str | None = None) -> ServedModel:
     """A model with the name `small` and a context of 64 tokens."""
-    return ServedModel("small", ScriptedEngine(tokenizer=tokenizer or ByteTokenizer()), created=0, card=card)
+    engine = ScriptedEngine(tokenizer=tokenizer or ByteTokenizer())
+    template = None if infill_template is None else parse_template(infill_template)
+    return ServedModel("small", engine, created=0, infill_template=template)
 
 
 def body(**fields: Any) -> CompletionBody:

@@ -1,8 +1,7 @@
 import pytest
 from tests.completions.scripted import BOS, MID, PRE, SUF, AsciiTokenizer, completion, letters, served
 
-from afterword.completions.infill import parse_template
-from afterword.errors import ConfigurationError, InvalidRequest
+from afterword.errors import InvalidRequest
 from afterword.tokens import ByteTokenizer, InfillTokens
 
 MARKS = InfillTokens(prefix=PRE, suffix=SUF, middle=MID)
@@ -85,9 +84,3 @@ def test_ids_of_the_prefix_are_checked() -> None:
     with pytest.raises(InvalidRequest) as caught:
         completion(served(marked()), prompt=[100], suffix="b")
     assert caught.value.param == "prompt"
-
-
-@pytest.mark.parametrize("text", ["", "{prefix}", "{suffix} {suffix}", "{prefix}{suffix}{prefix}", "{Prefix}{suffix}"])
-def test_a_template_needs_each_place_once(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="infill_template"):
-        parse_template(text)

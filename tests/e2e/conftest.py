@@ -14,6 +14,7 @@ from afterword.api.app import create_app
 from afterword.api.settings import ApiSettings
 from afterword.engine.echo import EchoEngine
 from afterword.models import Registry, ServedModel
+from afterword.text.infill import parse_template
 
 CHROMIUM = shutil.which("chromium")
 
@@ -40,7 +41,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     engine = load_default(tmp_path_factory.mktemp("cache"), context=CONTEXT, parallel=8)
     models = [
         ServedModel("smollm2-135m-instruct", engine, 1700000000, aliases=("default",)),
-        ServedModel("filler", engine, 1700000000, card={"infill_template": TEMPLATE}),
+        ServedModel("filler", engine, 1700000000, infill_template=parse_template(TEMPLATE)),
         ServedModel("echo", EchoEngine(context=2**16), 1700000000),
         ServedModel("long", EchoEngine(context=2**17), 1700000000),
     ]

@@ -12,6 +12,7 @@ from afterword.loading.embedded import memory_budget, model_file
 from afterword.loading.registry import load_registry
 from afterword.machine import free_memory
 from afterword.models import Registry, ServedModel
+from afterword.text.infill import parse_template
 
 TWO = "[[models]]\npath = 'echo'\nname = 'a'\naliases = ['old']\n[[models]]\npath = 'echo'\nname = 'b'\n"
 
@@ -46,7 +47,7 @@ def test_an_engine_gets_the_room_its_model_is_configured_with(tmp_path: Path) ->
     toml = "[[models]]\npath = 'echo'\ncontext = 77\nparallel = 3\ninfill_template = '{prefix}_{suffix}'"
     (model,) = load_registry(configured(tmp_path, toml)).all()
     assert (model.engine.capabilities.context, model.engine.capabilities.n_streams) == (77, 3)
-    assert model.card == {"infill_template": "{prefix}_{suffix}"}
+    assert (model.card, model.infill_template) == ({}, parse_template("{prefix}_{suffix}"))
 
 
 def test_the_default_model_is_a_file_of_its_package() -> None:

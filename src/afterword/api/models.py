@@ -53,13 +53,13 @@ def model_facts(served: ServedModel) -> dict[str, Any]:
     """A model's context length and everything it can and cannot do."""
     engine = served.engine
     can = engine.capabilities
-    infill = engine.tokenizer.infill
+    infill, template = engine.tokenizer.infill, served.infill_template
     return {
         "max_model_len": None if can.context == UNKNOWN_CONTEXT else can.context,
         "aliases": list(served.aliases),
         "system_fingerprint": engine.fingerprint,
         "capabilities": {
-            "suffix": infill is not None or "infill_template" in served.card,
+            "suffix": infill is not None or template is not None,
             "max_logprobs": can.max_logprobs,
             "reproducible": can.reproducible,
             "prefix_cache": can.prefix_cache,
@@ -70,5 +70,5 @@ def model_facts(served: ServedModel) -> dict[str, Any]:
         "infill_tokens": None
         if infill is None
         else {"prefix": infill.prefix, "suffix": infill.suffix, "middle": infill.middle},
-        "card": served.card,
+        "card": served.card if template is None else {**served.card, "infill_template": template.text},
     }

@@ -65,6 +65,7 @@ class HttpReplica:
             owned_by=facts.owned_by,
             card=facts.card,
             vendor=facts.vendor,
+            infill_template=model.infill_template,
         )
 
     def __serve_build_asgi_app__(self) -> Any:

@@ -5,58 +5,12 @@ Two ways, the first that the model has: a template from its configuration (`infi
 Knows nothing of requests.
 """
 
-import re
-from dataclasses import dataclass
-
-from afterword.errors import ConfigurationError, InvalidRequest
+from afterword.errors import InvalidRequest
 from afterword.models import ServedModel
+from afterword.text.infill import InfillTemplate
 from afterword.tokens import InfillTokens, Tokenizer
 
-_PLACES = re.compile(r"(\{prefix\}|\{suffix\})")
-
 Prefix = str | tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class InfillTemplate:
-    """A template cut at its two places, in the order they have in it."""
-
-    before: str
-    first: str
-    """`prefix` or `suffix`."""
-    between: str
-    second: str
-    """The other one."""
-    after: str
-
-    def ids(self, prefix: Prefix, suffix: str, tokenizer: Tokenizer) -> list[int]:
-        """The filled-in template as tokens, without BOS.
-
-        Text is encoded in one piece, so that the template's spaces merge with it as the model learned them; around
-        a token array the template's own pieces are encoded by themselves.
-        """
-        places = {"prefix": prefix, "suffix": suffix}
-        pieces = [self.before, places[self.first], self.between, places[self.second], self.after]
-        ids: list[int] = []
-        text = ""
-        for piece in pieces:
-            if isinstance(piece, str):
-                text += piece
-                continue
-            ids += [*_encode(tokenizer, text), *piece]
-            text = ""
-        return ids + _encode(tokenizer, text)
-
-
-def parse_template(text: str) -> InfillTemplate:
-    """Cut a configured template. Raises `ConfigurationError` unless it has each of its two places once."""
-    parts = _PLACES.split(text)
-    if sorted(parts[1::2]) != ["{prefix}", "{suffix}"]:
-        raise ConfigurationError(
-            f"infill_template must hold {{prefix}} and {{suffix}}, each of them once; it is {text!r}."
-        )
-    before, first, between, second, after = parts
-    return InfillTemplate(before, first.strip("{}"), between, second.strip("{}"), after)
 
 
 def infill(served: ServedModel, prefix: Prefix, suffix: str) -> tuple[int, ...]:
@@ -65,9 +19,8 @@ def infill(served: ServedModel, prefix: Prefix, suffix: str) -> tuple[int, ...]:
     Raises `InvalidRequest` for a model that was not made for it.
     """
     tokenizer = served.engine.tokenizer
-    template = served.card.get("infill_template")
-    if isinstance(template, str):
-        return tuple(parse_template(template).ids(prefix, suffix, tokenizer))
+    if served.infill_template is not None:
+        return tuple(_filled(served.infill_template, prefix, suffix, tokenizer))
     if tokenizer.infill is None:
         raise InvalidRequest(
             f"The model '{served.name}' cannot fill in the middle: its vocabulary has no infill tokens and its "
@@ -76,6 +29,25 @@ def infill(served: ServedModel, prefix: Prefix, suffix: str) -> tuple[int, ...]:
             code="unsupported_parameter",
         )
     return tuple(_marked(tokenizer.infill, prefix, suffix, tokenizer))
+
+
+def _filled(template: InfillTemplate, prefix: Prefix, suffix: str, tokenizer: Tokenizer) -> list[int]:
+    """The filled-in template as tokens.
+
+    Text is encoded in one piece, so that the template's spaces merge with it as the model learned them; around a token
+    array the template's own pieces are encoded by themselves.
+    """
+    places = {"prefix": prefix, "suffix": suffix}
+    pieces = [template.before, places[template.first], template.between, places[template.second], template.after]
+    ids: list[int] = []
+    text = ""
+    for piece in pieces:
+        if isinstance(piece, str):
+            text += piece
+            continue
+        ids += [*_encode(tokenizer, text), *piece]
+        text = ""
+    return ids + _encode(tokenizer, text)
 
 
 def _marked(marks: InfillTokens, prefix: Prefix, suffix: str, tokenizer: Tokenizer) -> list[int]:

@@ -40,7 +40,7 @@ def load_echo(model: ModelConfig, engine: EngineConfig) -> ServedModel:
     """The echo engine."""
     context = {} if model.context is None else {"context": model.context}
     echo = EchoEngine(n_streams=model.parallel, max_waiting=engine.max_waiting, **context)
-    return ServedModel(model.name, echo, int(time.time()), model.aliases, card=configured_card(model))
+    return ServedModel(model.name, echo, int(time.time()), model.aliases, infill_template=model.infill_template)
 
 
 def load_llama(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedModel:
@@ -62,13 +62,14 @@ def load_llama(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedM
         )
     )
     status = file.stat()
-    card = {"path": str(file), "size_bytes": status.st_size, **configured_card(model)}
-    return ServedModel(model.name, loaded, int(status.st_mtime), model.aliases, card=card)
-
-
-def configured_card(model: ModelConfig) -> dict[str, object]:
-    """What the configuration itself adds to a model's card; `completions/infill.py` reads the template there."""
-    return {} if model.infill_template is None else {"infill_template": model.infill_template}
+    return ServedModel(
+        model.name,
+        loaded,
+        int(status.st_mtime),
+        model.aliases,
+        card={"path": str(file), "size_bytes": status.st_size},
+        infill_template=model.infill_template,
+    )
 
 
 def _packaged_file() -> Path:

@@ -19,7 +19,7 @@ from afterword.engine.upstream.room import Room
 from afterword.engine.upstream.settings import VendorSettings
 from afterword.errors import ConfigurationError
 from afterword.gguf_header import read_header
-from afterword.loading.embedded import configured_card, model_file
+from afterword.loading.embedded import model_file
 from afterword.loading.tokenizers import load_tokenizer
 from afterword.model_config import ModelConfig
 from afterword.models import ServedModel
@@ -49,9 +49,17 @@ def load_upstream(model: ModelConfig, vendors: Mapping[str, Vendor], local: Serv
         for name in model.vendors
     ]
     engine = members[0].engine if len(members) == 1 else FallbackEngine(members)
-    card = {**configured_card(model), "vendors": list(model.vendors), "upstream_model": _name_there(model)}
     first = model.vendors[0]
-    return ServedModel(model.name, engine, int(time.time()), model.aliases, owned_by=first, card=card, vendor=first)
+    return ServedModel(
+        model.name,
+        engine,
+        int(time.time()),
+        model.aliases,
+        owned_by=first,
+        card={"vendors": list(model.vendors), "upstream_model": _name_there(model)},
+        vendor=first,
+        infill_template=model.infill_template,
+    )
 
 
 def _name_there(model: ModelConfig) -> str:

@@ -7,7 +7,6 @@ from afterword.config import EngineConfig
 from afterword.defaults import DEFAULT_MODEL
 from afterword.engine.vllm.settings import NOT_REPRODUCIBLE, VllmSettings
 from afterword.errors import ConfigurationError
-from afterword.loading.embedded import configured_card
 from afterword.model_config import ModelConfig
 from afterword.models import ServedModel
 from afterword.tokens import Tokenizer
@@ -20,9 +19,14 @@ def load_vllm(model: ModelConfig, engine: EngineConfig) -> ServedModel:
     from afterword.engine.vllm.loading import load_engine
 
     loaded = load_engine(settings, engine.cache_dir)
-    facts = {"path": settings.model, "engine": model.engine, "not_reproducible": NOT_REPRODUCIBLE}
-    card = {**facts, **configured_card(model)}
-    return ServedModel(model.name, loaded, _created(Path(settings.model)), model.aliases, card=card)
+    return ServedModel(
+        model.name,
+        loaded,
+        _created(Path(settings.model)),
+        model.aliases,
+        card={"path": settings.model, "engine": model.engine, "not_reproducible": NOT_REPRODUCIBLE},
+        infill_template=model.infill_template,
+    )
 
 
 def load_vllm_tokenizer(model: ModelConfig) -> Tokenizer:

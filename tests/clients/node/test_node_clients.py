@@ -26,6 +26,7 @@ from afterword.engine.llama.loading import load_engine
 from afterword.engine.llama.settings import LlamaSettings
 from afterword.gateway.opening import single_key_gateway
 from afterword.models import Registry, ServedModel
+from afterword.text.infill import parse_template
 
 HERE = Path(__file__).resolve().parent
 KEY = "k-1"
@@ -76,7 +77,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     infill = infill_engine(tmp_path_factory.mktemp("infill"))
     models = [
         ServedModel("echo", echo, CREATED),
-        ServedModel("template", template, CREATED, card={"infill_template": "[{prefix}|{suffix}]"}),
+        ServedModel("template", template, CREATED, infill_template=parse_template("[{prefix}|{suffix}]")),
         ServedModel("infill", infill, CREATED),
     ]
     with run_server(create_app(Registry(models), ApiSettings(), single_key_gateway(KEY))) as url:

@@ -12,6 +12,7 @@ from afterword.api.settings import ApiSettings
 from afterword.engine.echo import EchoEngine
 from afterword.gateway.opening import single_key_gateway
 from afterword.models import Registry, ServedModel
+from afterword.text.infill import parse_template
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +20,7 @@ def wire() -> Iterator[Wire]:
     """Models `echo`, `gap` (what it echoes is `[prefix|suffix]`) and `slow` (it never ends within a test)."""
     models = [
         ServedModel("echo", EchoEngine(), CREATED),
-        ServedModel("gap", EchoEngine(), CREATED, card={"infill_template": "[{prefix}|{suffix}]"}),
+        ServedModel("gap", EchoEngine(), CREATED, infill_template=parse_template("[{prefix}|{suffix}]")),
         ServedModel("slow", EchoEngine(token_delay=0.02), CREATED),
     ]
     with run_server(create_app(Registry(models), ApiSettings(), single_key_gateway(KEY))) as url:
