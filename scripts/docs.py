@@ -50,6 +50,9 @@ COMMANDS = (
 )
 """Those whose help makes docs/cli.md."""
 
+CITATION = re.compile(r" ?\((?:docs/rules\.md#[a-z0-9-]+(?:, )?)+\)")
+"""Where a description names the rule that it is about: of use in the code, not in a list of files."""
+
 LONGEST_LINE = 90
 """Characters of a file's description; a longer sentence is shown up to its first colon."""
 
@@ -185,7 +188,7 @@ def _line(name: str, described_by: Path, indent: str) -> str:
 def _first_sentence(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     description = _head_comment(text) if path.suffix == ".js" else ast.get_docstring(ast.parse(text)) or ""
-    paragraph = " ".join(description.split("\n\n")[0].split())
+    paragraph = CITATION.sub("", " ".join(description.split("\n\n")[0].split()))
     sentence = re.split(r"(?<=[^.])\. ", paragraph)[0].rstrip(".:")
     return sentence if len(sentence) <= LONGEST_LINE else re.split(r"[:;] ", sentence)[0]
 

@@ -201,7 +201,7 @@ def _read(path: Path | None, directory: Path) -> File:
 
 
 def check_exposure(server: ServerConfig, n_keys: int) -> None:
-    """Refuse to serve other machines without a key (SPEC section 7).
+    """Refuse to serve other machines without a key (docs/rules.md#open-on-loopback).
 
     `n_keys` counts the keys in the database that are good at this moment. Raises `ConfigurationError`.
     """

@@ -26,7 +26,7 @@ class InvalidRequest(AfterwordError):
     """The request breaks a rule of the API.
 
     `param` is the field as the API spells it (None when no single field is to blame), `code` the
-    machine-readable reason (SPEC section 6), None where the API has none.
+    machine-readable reason (docs/rules.md#statuses), None where the API has none.
     """
 
     def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
@@ -36,7 +36,7 @@ class InvalidRequest(AfterwordError):
 
 
 class ContextExceeded(InvalidRequest):
-    """Prompt and completion together are longer than the model's context (SPEC section 2)."""
+    """Prompt and completion together are longer than the model's context (docs/rules.md#context-length)."""
 
     def __init__(self, *, limit: int, prompt_tokens: int, max_tokens: int) -> None:
         super().__init__(

@@ -101,7 +101,7 @@ def _rendering(log_format: LogFormat) -> list[structlog.typing.Processor]:
 
 
 def log_request(record: RequestRecord) -> None:
-    """Write the request's line (SPEC section 5: the drawn seed is in it, so that a run can be repeated)."""
+    """Write the request's line (docs/rules.md#seed: the drawn seed is in it, so that a run can be repeated)."""
     facts: dict[str, object] = {
         "request_id": record.request_id,
         "method": record.method,

@@ -63,7 +63,7 @@ def select_model(wanted: str, models: tuple[ModelConfig, ...], common: Common, d
 
 
 def check_names(models: tuple[ModelConfig, ...]) -> None:
-    """Raise `ConfigurationError` if two models answer to one name: short, full (SPEC section 1) or an alias."""
+    """Raise `ConfigurationError` if two models share a name: short, full or alias (docs/rules.md#model-names)."""
     known: dict[str, ModelConfig] = {}
     for model in models:
         for name in (model.name, f"{model.vendors[0]}/{model.name}", *model.aliases):

@@ -27,7 +27,7 @@ class ServedModel:
 
     @property
     def full_name(self) -> str:
-        """`vendor/name`, as the Scale GP dialect, keys and the ledger spell it (SPEC section 1)."""
+        """`vendor/name`, as the Scale GP dialect, keys and the ledger spell it (docs/rules.md#model-names)."""
         return f"{self.vendor}/{self.name}"
 
 

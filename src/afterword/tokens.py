@@ -11,7 +11,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class InfillTokens:
-    """Ids of the marks that a fill-in-the-middle model was trained with (SPEC section 2, suffix)."""
+    """Ids of the marks that a fill-in-the-middle model was trained with (docs/rules.md#suffix)."""
 
     prefix: int
     suffix: int
@@ -31,7 +31,7 @@ class Tokenizer(Protocol):
     end_ids: frozenset[int]
     """Every token that ends generation (EOS, end of turn, ...)."""
     separator_id: int
-    """What a missing prompt stands for: `<|endoftext|>`, else BOS, else EOS (SPEC section 2)."""
+    """What a missing prompt stands for: `<|endoftext|>`, else BOS, else EOS (docs/rules.md#empty-prompt)."""
     chat_template: str | None
     name: str
     """Name of the tokenizer's class or pre-tokenizer, for `/tokenizer_info`."""
@@ -45,11 +45,11 @@ class Tokenizer(Protocol):
         ...
 
     def is_control(self, token: int) -> bool:
-        """Whether the token has no text of its own in a completion (SPEC section 3)."""
+        """Whether the token has no text of its own in a completion (docs/rules.md#control-tokens)."""
         ...
 
     def spell(self, token: int) -> str:
-        r"""The token as log-probabilities show it: its text, or `bytes:\xNN...` (SPEC section 4)."""
+        r"""The token as log-probabilities show it: its text, or `bytes:\xNN...` (docs/rules.md#token-spelling)."""
         ...
 
 
@@ -58,7 +58,10 @@ SEPARATOR = "<|endoftext|>"
 
 
 def choose_separator(document: int | None, bos: int | None, eos: int | None) -> int:
-    """What a missing prompt stands for (SPEC section 2): the document separator, else BOS, else EOS, else token 0."""
+    """The document separator, else BOS, else EOS, else token 0: what a missing prompt stands for.
+
+    docs/rules.md#empty-prompt
+    """
     for token in (document, bos, eos):
         if token is not None:
             return token
@@ -66,7 +69,7 @@ def choose_separator(document: int | None, bos: int | None, eos: int | None) -> 
 
 
 def spell_bytes(piece: bytes) -> str:
-    r"""Text of one token by itself: UTF-8 if it is whole, else `bytes:\xNN\xNN` (SPEC section 4)."""
+    r"""Text of one token by itself: UTF-8 if it is whole, else `bytes:\xNN\xNN` (docs/rules.md#token-spelling)."""
     try:
         return piece.decode("utf-8")
     except UnicodeDecodeError:
@@ -122,7 +125,7 @@ class ByteTokenizer:
 
 
 def visible_piece(tokenizer: Tokenizer, token: int, *, skip_special_tokens: bool) -> bytes:
-    """The bytes a token adds to a text: none for a control token unless those are shown (SPEC section 3)."""
+    """The bytes a token adds to a text: none for a control token unless it is shown (docs/rules.md#control-tokens)."""
     if skip_special_tokens and tokenizer.is_control(token):
         return b""
     return tokenizer.piece(token)

@@ -1,4 +1,4 @@
-"""The dialects give the same answers, but for what SPEC section 1 says of each."""
+"""The dialects give the same answers, but for what docs/rules.md#dialects says of each."""
 
 import re
 from typing import Any

@@ -1,6 +1,6 @@
 """A case: requests whose answers are known in advance, as data. Knows no HTTP.
 
-Every number in the modules beside this one follows from the default model's vocabulary or from a rule of the SPEC.
+Every number in the modules beside this one follows from the default model's vocabulary or from a rule of docs/rules.md.
 A token is forced with a bias of 100 at temperature 0, so that most answers do not depend on what the model thinks.
 """
 

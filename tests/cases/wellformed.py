@@ -1,4 +1,7 @@
-"""What holds of every answer whatever was asked: the shapes of bodies, chunks and errors (SPEC sections 3, 4 and 6)."""
+"""What holds of every answer whatever was asked: the shapes of bodies, chunks and errors.
+
+docs/rules.md#body, docs/rules.md#chunks, docs/rules.md#log-probabilities, docs/rules.md#error-body
+"""
 
 import math
 import re
@@ -36,7 +39,7 @@ def stream_of(response: httpx.Response) -> list[Json]:
     """The chunks of a stream that ended well, checked."""
     assert response.status_code == 200, response.text
     assert response.headers["content-type"] == "text/event-stream"
-    # Readers that take more characters than LF for line ends must find the same lines (SPEC section 3).
+    # Readers that take more characters than LF for line ends must find the same lines (docs/rules.md#safe-json).
     assert response.text.splitlines() == response.text.split("\n")[:-1]
     chunks = chunks_of(response.text)
     for chunk in chunks:

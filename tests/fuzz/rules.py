@@ -1,4 +1,6 @@
-"""What must hold of any good answer, whatever was asked: SPEC sections 3 and 4, read off the JSON.
+"""What must hold of any good answer, whatever was asked: read off the JSON.
+
+docs/rules.md#answers, docs/rules.md#streams, docs/rules.md#log-probabilities
 
 Written against the wire and a model whose tokens are bytes; nothing of the server's own code is used.
 """

@@ -52,7 +52,7 @@ def grant_of(scope: Scope) -> Grant:
 
 
 def offered_keys(headers: list[tuple[bytes, bytes]]) -> Iterator[bytes]:
-    """Every key in raw ASGI headers, in any of the places of SPEC section 1; empty ones are none.
+    """Every key in raw ASGI headers, from any of its places (docs/rules.md#key-places); empty ones are none.
 
     Of several `Authorization` headers none counts: a proxy in front may have looked at another one than we would.
     """

@@ -1,4 +1,4 @@
-"""What the dialects of the endpoint do differently (SPEC section 1), as values that the routes choose.
+"""What the dialects of the endpoint do differently (docs/rules.md#dialects), as values that the routes choose.
 
 Everything else about a request, its answer and its errors is the same in all of them. Knows no route.
 """

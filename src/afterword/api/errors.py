@@ -1,4 +1,4 @@
-"""The one place where a failure becomes a status code and an error body (SPEC section 6).
+"""The one place where a failure becomes a status code and an error body (docs/rules.md#statuses).
 
 Used before an answer has begun (a JSON response) and after (one event of the stream). Knows no route.
 """
@@ -66,7 +66,10 @@ class Failure:
 
 
 def describe(error: Exception, scope: Scope) -> Failure:
-    """The failure that `error` is to the client; anything not meant for it becomes a bare 500 (SPEC section 6)."""
+    """The failure that `error` is to the client; anything not meant for it becomes a bare 500.
+
+    docs/rules.md#causes-stay
+    """
     match error:
         case InvalidRequest():
             return Failure(400, str(error), param=error.param, code=error.code)

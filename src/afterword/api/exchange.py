@@ -123,7 +123,7 @@ class OpenExchanges:
 
 
 class ExchangeMiddleware:
-    """Opens an `Exchange` per request, adds the headers of SPEC section 6, and records how it ended."""
+    """Opens an `Exchange` per request, adds headers (docs/rules.md#headers), and records how it ended."""
 
     def __init__(self, app: ASGIApp, metrics: RequestMetrics, gateway: Gateway, exchanges: OpenExchanges) -> None:
         self._app = app

@@ -1,6 +1,7 @@
 """Log-probabilities in the shapes of the API: the legacy `logprobs` object and the `prompt_logprobs` extension.
 
-Numbers come from the engine and are passed on bit by bit; only the form is decided here (SPEC section 4).
+Numbers come from the engine and are passed on bit by bit. Only the form is decided here
+(docs/rules.md#log-probabilities).
 """
 
 from collections.abc import Iterable, Sequence
@@ -98,7 +99,7 @@ class LogprobFormat:
         return [None, *(self._ranked(top, actual) for actual, top in _rows(echo, k))]
 
     def spell(self, token: int) -> str:
-        """The token as the legacy object shows it (SPEC section 4)."""
+        """The token as the legacy object shows it (docs/rules.md#token-spelling)."""
         spelled = self._spelled.get(token)
         if spelled is None:
             spelled = self._spelled[token] = self._names.spell(token)

@@ -1,4 +1,4 @@
-"""What a key has left, as the `x-ratelimit-*` headers of SPEC section 6. Knows nothing of how it is counted."""
+"""What a key has left, as `x-ratelimit-*` headers (docs/rules.md#headers). Knows nothing of how it is counted."""
 
 import math
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """Deltas, choices and usage as the JSON that clients read: the chunks of a stream and the plain body.
 
-Key order is part of the contract (SPEC section 3) and differs between the two. Knows no HTTP and no engine.
+The order of keys is promised and differs between the two (docs/rules.md#body, docs/rules.md#chunks). Knows no HTTP and
+no engine.
 """
 
 import random
@@ -129,7 +130,7 @@ class BodyRenderer:
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:
-    """The `usage` object of SPEC section 3. No draft tokens are accepted or rejected: nothing here speculates."""
+    """The `usage` object of docs/rules.md#usage. No draft tokens are accepted or rejected: nothing here speculates."""
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,

@@ -26,7 +26,7 @@ class ApiSettings:
     body_idle_seconds: float = IDLE_SECONDS
     """How long a body may stop coming before the request is refused."""
     strict: bool = False
-    """Refuse what the documented API does not know instead of ignoring or extending it (SPEC section 2)."""
+    """Refuse what the documented API does not know instead of ignoring or extending it (docs/rules.md#strict)."""
     max_logprobs: int = 100
     max_candidates: int = 2048
     """Prompts x best_of of one request, at most."""

@@ -1,6 +1,6 @@
 """Server-sent events: the frame around a chunk, and the response that owns the work behind it.
 
-Knows nothing of what an event says. No heartbeat comments: some clients lose text on them (SPEC section 3).
+Knows nothing of what an event says. No heartbeat comments: some clients lose text on them (docs/rules.md#chunks).
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable

@@ -6,11 +6,11 @@ import orjson
 from starlette.responses import Response
 
 LOWEST_LOGPROB = -9999.0
-"""Stands for minus infinity and for anything that is not a number (SPEC section 4: never NaN or infinite)."""
+"""Stands for minus infinity and for anything that is not a number (docs/rules.md#finite: never NaN or infinite)."""
 
 
 def dumps(value: object) -> bytes:
-    """Compact UTF-8 JSON without the characters that some readers take for the end of a line (SPEC section 3)."""
+    """Compact UTF-8 JSON without the characters that some readers take for line ends (docs/rules.md#safe-json)."""
     raw = orjson.dumps(value)
     # The three are whole UTF-8 sequences, and within JSON they can only stand inside a string.
     if b"\xe2\x80" in raw:

@@ -27,7 +27,7 @@ class Delta:
     """What one event adds to one choice."""
 
     index: int
-    """Number of the choice: prompt number x n + k (SPEC section 3)."""
+    """Number of the choice: prompt number x n + k (docs/rules.md#choices)."""
     text: str
     echo: Echo | None
     """Set on the first delta of a choice if the request echoes the prompt with log-probabilities."""
@@ -39,7 +39,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts of the whole request (SPEC section 3)."""
+    """Token counts of the whole request (docs/rules.md#usage)."""
 
     prompt_tokens: int
     completion_tokens: int

@@ -1,6 +1,6 @@
 """What the client wrote: the fields of a request, their types, ranges and defaults. Knows no model.
 
-The defaults are OpenAI's and are written here only (SPEC section 2). `resolve.py` fills in what needs a model.
+The defaults are OpenAI's and are written here only (docs/rules.md#defaults). `resolve.py` fills in what needs a model.
 """
 
 from typing import Annotated, Any, Literal
@@ -26,12 +26,12 @@ _RULES = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=Fals
 
 
 def _without_nulls(data: object) -> object:
-    """`null` means "not given" for every field (SPEC section 2)."""
+    """`null` means "not given" for every field (docs/rules.md#null)."""
     return {k: v for k, v in data.items() if v is not None} if isinstance(data, dict) else data
 
 
 class StreamOptions(BaseModel):
-    """How a stream is written (SPEC section 3)."""
+    """How a stream is written (docs/rules.md#stream-options)."""
 
     model_config = _RULES
     _nulls = model_validator(mode="before")(_without_nulls)
@@ -201,7 +201,7 @@ _BOUNDS: dict[str, tuple[str, str, Literal["below_min", "above_max"]]] = {
 
 
 def _translated(error: ErrorDetails) -> InvalidRequest:
-    """One finding of pydantic's in the API's terms (SPEC section 6)."""
+    """One finding of pydantic's in the API's terms (docs/rules.md#statuses)."""
     kind, given, where = error["type"], error["input"], error["loc"]
     param = ".".join(part for part in where if isinstance(part, str)) or None
     subject = "The request's body"

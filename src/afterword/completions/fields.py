@@ -11,7 +11,7 @@ from pydantic import AfterValidator, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 MAX_STOPS = 64
-"""Most stops in one request; the documented 4 are asked for by strict servers only (SPEC section 2)."""
+"""Most stops in one request; the documented 4 are asked for by strict servers only (docs/rules.md#stop)."""
 
 MAX_LOGIT_BIAS = 100.0
 
@@ -22,7 +22,7 @@ _TOKEN_ID = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 def refusal(code: str, message: str) -> PydanticCustomError:
-    """An error for a validator to raise: `code` is of SPEC section 6, `message` is for the client as it is."""
+    """An error for a validator to raise: `code` as in docs/rules.md#statuses, `message` is for the client as it is."""
     return PydanticCustomError(code, "{message}", {"message": message})
 
 

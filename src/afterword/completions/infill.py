@@ -1,4 +1,4 @@
-"""Fill in the middle: how a prompt and a `suffix` become one sequence of tokens (SPEC section 2).
+"""Fill in the middle: how a prompt and a `suffix` become one sequence of tokens (docs/rules.md#suffix).
 
 Two ways, the first that the model has: a template from its configuration (`infill_template`), such as
 `<PRE> {prefix} <SUF>{suffix} <MID>`, or the infill tokens of its vocabulary in the order prefix, suffix, middle.

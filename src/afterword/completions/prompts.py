@@ -28,7 +28,8 @@ def read_prompt(item: PromptItem, tokenizer: Tokenizer, rules: PromptRules) -> t
     """The prompt, and the bytes of a character that a token array has begun and not ended.
 
     Nothing at all, and a text the tokenizer has no token for, become the separator; the echo stays as sent
-    (SPEC section 2). Raises `InvalidRequest` for ids outside the vocabulary. Slow for long texts: no event loop.
+    (docs/rules.md#empty-prompt). Raises `InvalidRequest` for ids outside the vocabulary. Slow for long texts: not for
+    the event loop.
     """
     if isinstance(item, str):
         return _read_text(item, tokenizer, rules), b""

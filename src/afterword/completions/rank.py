@@ -6,7 +6,7 @@ from afterword.engine.events import Finished
 
 
 def best_first(candidates: Sequence[Finished]) -> list[Finished]:
-    """The candidates by mean raw log-probability per sampled token, highest first (SPEC section 2, best_of).
+    """The candidates by mean raw log-probability per sampled token, highest first (docs/rules.md#best-of).
 
     Ties keep the order of candidates; one without any sampled token comes after all that have some, and one that the
     content filter has cut after all others: it is not what the model meant to say.

@@ -20,7 +20,7 @@ from afterword.models import ServedModel
 from afterword.tokens import Tokenizer
 
 GREEDY_BELOW = 1e-5
-"""Temperatures under this are 0 (SPEC section 2): dividing by them overflows."""
+"""Temperatures under this are 0 (docs/rules.md#temperature): dividing by them overflows."""
 
 
 @dataclass(frozen=True, slots=True)

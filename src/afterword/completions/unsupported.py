@@ -1,7 +1,8 @@
 """Fields of other servers that would change the answer and that this one does not have.
 
 Owns the list of them with the values at which each does nothing. Ignoring one silently would hand out an answer to
-another question, so anything else is refused by name (SPEC section 2). Knows no model and none of the honoured fields.
+another question, so anything else is refused by name (docs/rules.md#unsupported-fields). Knows no model and none of the
+honoured fields.
 
 Companions that do nothing while their master is neutral (`dry_base`, `mirostat_tau`, `xtc_threshold`...) are not
 listed: with the master refused they cannot matter.

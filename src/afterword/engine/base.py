@@ -22,7 +22,7 @@ class Capabilities:
     max_logprobs: int
     """Largest k for `logprobs` this engine can report."""
     reproducible: bool
-    """Keeps the promise of SPEC section 5."""
+    """Keeps the promise of docs/rules.md#same-bytes."""
     prefix_cache: bool
     """Reuses the common prefix of earlier prompts."""
     n_streams: int
@@ -152,7 +152,7 @@ class Engine(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """`fp_` + 10 hex digits over everything that decides the numbers (SPEC section 3).
+        """`fp_` + 10 hex digits over everything that decides the numbers (docs/rules.md#fingerprint).
 
         That of a server elsewhere may change when the server does.
         """

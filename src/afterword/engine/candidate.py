@@ -1,7 +1,7 @@
 """One candidate's progress, for every engine that samples its own tokens: when it ends and what is said of it.
 
-Owns the rules about ends, lengths, stops and what is listed (SPEC sections 3 and 4). Must not know how a token was
-sampled or who reads the events.
+Owns the rules about ends, lengths and stops (docs/rules.md#finish-reason) and about what is listed
+(docs/rules.md#listed-tokens). Must not know how a token was sampled or who reads the events.
 """
 
 from afterword.engine.events import Chunk, Event, Finished, SampledToken
@@ -119,9 +119,9 @@ class Candidate:
 
 
 def chunks_of(visible: Visible[SampledToken], start: int, index: int, n_tokens: int) -> list[Event]:
-    """Chunks of at most one token (SPEC section 3) of candidate `index`, cut where the next token starts.
+    """Chunks of at most one token of candidate `index`, cut where the next token starts.
 
-    `start` is where `visible.text` starts, in code points from the start of the prompt.
+    docs/rules.md#one-token-a-chunk. `start` is where `visible.text` starts, in code points from the prompt's start.
     """
     text, tokens = visible.text, visible.tokens
     if not text and not tokens:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class SampledToken:
-    """One sampled token with its log-probability under the raw distribution (SPEC section 4)."""
+    """One sampled token with its log-probability under the raw distribution (docs/rules.md#raw-logits)."""
 
     id: int
     offset: int
@@ -66,7 +66,7 @@ class Finished:
 
     index: int
     reason: str
-    """`stop`, `length` or `content_filter` (SPEC section 3)."""
+    """`stop`, `length` or `content_filter` (docs/rules.md#finish-reason)."""
     n_tokens: int
     """Completion tokens sampled, the end-of-text token excluded."""
     sum_logprob: float

@@ -60,6 +60,6 @@ def _sha256(path: Path) -> str:
 
 
 def fingerprint(*parts: object) -> str:
-    """`fp_` + 10 hex digits over all parts (SPEC section 3)."""
+    """`fp_` + 10 hex digits over all parts (docs/rules.md#fingerprint)."""
     text = "\x1f".join(str(part) for part in (SAMPLER_VERSION, *parts))
     return "fp_" + hashlib.sha256(text.encode()).hexdigest()[:10]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Sampling:
     """How the next token is drawn from the logits. Every field is set; the neutral value is given.
 
-    Order of application: bias and penalties, temperature, min_p, top_k, top_p (SPEC section 2).
+    Order of application: bias and penalties, temperature, min_p, top_k, top_p (docs/rules.md#sampling-order).
     """
 
     temperature: float = 1.0
@@ -40,7 +40,7 @@ class GenerationRequest:
     seed: int
     """Any 64-bit integer, always set: drawn by the resolver when the client gave none."""
     reproducible: bool
-    """The client gave the seed: answers must not depend on anything else the engine does (SPEC section 5)."""
+    """The client gave the seed: answers must not depend on anything else the engine does (docs/rules.md#same-bytes)."""
     prompt_index: int = 0
     """Number of this prompt within its request; part of the random stream's key."""
     min_tokens: int = 0

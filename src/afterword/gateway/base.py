@@ -30,7 +30,7 @@ class Keys(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """One limit of a key as a request found it (the `x-ratelimit-*` headers of SPEC section 6)."""
+    """One limit of a key as a request found it (the `x-ratelimit-*` headers of docs/rules.md#headers)."""
 
     limit: int
     remaining: int
@@ -85,7 +85,7 @@ class Limiter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UsageRow:
-    """One completion request in the ledger (SPEC section 7)."""
+    """One completion request in the ledger (docs/rules.md#usage-rows)."""
 
     time: datetime
     """When it ended, UTC."""

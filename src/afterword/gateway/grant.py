@@ -23,7 +23,7 @@ class Grant:
     key_id: str | None
     """Public id of the key; None: the server is open or has one static key."""
     account_id: str | None
-    """The account that is charged (SPEC section 1); None: there are no accounts."""
+    """The account that is charged (docs/rules.md#charged-account); None: there are no accounts."""
     models: frozenset[str] | None = None
     """Full names (`vendor/name`) of the models the key may use; None: all."""
     limits: KeyLimits = UNLIMITED

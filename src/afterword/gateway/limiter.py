@@ -1,4 +1,4 @@
-"""The limits of keys: requests and tokens a minute, requests at once (SPEC section 7).
+"""The limits of keys: requests and tokens a minute, requests at once (docs/rules.md#key-limits).
 
 Owns the rules and their sentences; `limiter_requests.py` and `limiter_budget.py` count. For each key
 

@@ -19,7 +19,7 @@ def single_key_gateway(key: str) -> Gateway:
 
 
 def check_gateway(config: Config) -> None:
-    """Bring the database up to date, and refuse to serve other machines without a key (SPEC section 7).
+    """Bring the database up to date, and refuse to serve other machines without a key (docs/rules.md#open-on-loopback).
 
     Raises `ConfigurationError`; to be called before anything that takes long.
     """

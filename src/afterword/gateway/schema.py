@@ -104,7 +104,7 @@ class Key(Base):
 
 
 class Usage(Base):
-    """One completion request that has ended (SPEC section 7).
+    """One completion request that has ended (docs/rules.md#usage-rows).
 
     Keys and accounts are named without foreign keys: a row must be writable whatever has become of them.
     """

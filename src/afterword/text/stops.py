@@ -1,6 +1,6 @@
 """Stop texts, found in a text that arrives in pieces. Knows no tokens and no bytes.
 
-The match that ends first wins, ties by earliest start (SPEC section 2, stop). An Aho-Corasick automaton over code
+The match that ends first wins, ties by earliest start (docs/rules.md#stop). An Aho-Corasick automaton over code
 points finds it: its state is the longest suffix of the text that is a prefix of some stop, which is also exactly what
 has to be held back.
 """

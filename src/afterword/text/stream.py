@@ -37,7 +37,7 @@ class TextStream(Generic[T]):
     """Bytes → characters → text that no stop can take back. Not thread-safe.
 
     A token is listed with the text that shows its last character; one without text, as soon as everything before it
-    is visible. At a stop, tokens that start at or after the cut are never listed (SPEC section 4).
+    is visible. At a stop, tokens that start at or after the cut are never listed (docs/rules.md#listed-tokens).
     """
 
     __slots__ = ("_decoder", "_n_decoded", "_n_visible", "_stops", "_waiting")

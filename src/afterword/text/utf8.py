@@ -10,7 +10,7 @@ class Utf8Decoder:
     """One byte stream being decoded. Not thread-safe.
 
     Invalid bytes become U+FFFD as soon as they cannot be anything else. A character that is still incomplete
-    when the stream ends has no text (SPEC section 3).
+    when the stream ends has no text (docs/rules.md#whole-characters).
     """
 
     __slots__ = ("_pending",)

@@ -1,4 +1,4 @@
-"""SPEC section 5 on real weights: a seeded request is answered with the same bits whatever else the engine does."""
+"""A seeded request is answered with the same bits whatever else a real engine does (docs/rules.md#same-bytes)."""
 
 import asyncio
 import random

@@ -1,1 +1,1 @@
-"""The operator's content filter: what may not leave the server, found in texts that grow (SPEC section 8)."""
+"""The operator's content filter: what may not leave, found in texts that grow (docs/rules.md#content-filter-hits)."""

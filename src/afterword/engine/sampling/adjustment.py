@@ -1,4 +1,4 @@
-"""What a request and a candidate's own tokens change in the logits before sampling (SPEC section 2).
+"""What a request and a candidate's own tokens change in the logits before sampling (docs/rules.md#sampling-order).
 
 Dense vectors, so that a step costs the same however long the prompt and the completion are. Knows nothing of
 drawing a token.

@@ -1,4 +1,4 @@
-"""Log-probabilities of tokens under the model's raw logits (SPEC section 4). Knows no sampling and no model.
+"""Log-probabilities of tokens under the model's raw logits (docs/rules.md#raw-logits). Knows no sampling and no model.
 
 Every number follows from one row of logits alone, to the bit: rows are taken one at a time, through buffers
 of this module's own, by numpy operations that neither use threads nor care about alignment.

@@ -1,4 +1,4 @@
-"""Uniform random numbers that follow from their place alone (SPEC section 5). Knows no sampling.
+"""Uniform random numbers that follow from their place alone (docs/rules.md#random-numbers). Knows no sampling.
 
 There is no state to advance: neither the batch, nor the order of work, nor a restart can move a draw.
 """

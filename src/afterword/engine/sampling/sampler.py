@@ -1,7 +1,7 @@
-"""Drawing the next token of one candidate from a row of logits (SPEC section 2). Knows no model and no batch.
+"""Drawing the next token of one candidate from a row of logits (docs/rules.md#sampling-order).
 
 The token follows from the row, the candidate's own past and its random stream alone, to the bit: never from
-other rows, from where the row lies in memory, or from how often somebody asked.
+other rows, from where the row lies in memory, or from how often somebody asked. Knows no model and no batch.
 """
 
 import math
@@ -19,7 +19,7 @@ from afterword.errors import InvalidRequest
 _BLOCK = 64
 
 _GREEDY_BELOW = 1e-5
-"""Temperatures under this are greedy (SPEC section 2)."""
+"""Temperatures under this are greedy (docs/rules.md#temperature)."""
 
 _DEEPEST = 104.0
 """exp(-_DEEPEST) is 0 in float32."""

@@ -35,7 +35,7 @@ from afterword.tokens import Tokenizer
 _log = structlog.get_logger("afterword.upstream")
 
 BANS = -100.0
-"""A bias at which a token is banned (SPEC section 2)."""
+"""A bias at which a token is banned (docs/rules.md#logit-bias)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def failure_of_event(error: ReplyError, sizes: Sizes) -> AfterwordError:
 
 
 def client_mistake(error: ReplyError, sizes: Sizes) -> InvalidRequest:
-    """The upstream's own words, but for a request that is too long: those are ours (SPEC section 6)."""
+    """The upstream's own words, but for a request that is too long: those are ours (docs/rules.md#context-length)."""
     message = error.message or "The server that runs this model refused the request."
     if error.code != "context_length_exceeded" and not any(words in message for words in _LEAST_CONTEXT_WORDS):
         return InvalidRequest(message, param=error.param, code=error.code)

@@ -164,7 +164,7 @@ def _warm_up(core: LoadedCore) -> None:
 
 
 def _fingerprint(facts: ModelFacts, settings: VllmSettings, cache_dir: Path) -> str:
-    """SPEC section 3, over the model's files where they are known and the options that were given."""
+    """docs/rules.md#fingerprint, over the model's files where they are known and the options that were given."""
     directory = Path(settings.model)
     files = sorted(file for file in directory.iterdir() if file.is_file()) if directory.is_dir() else []
     notebook = Notebook(cache_dir)

@@ -18,7 +18,7 @@ _PURPOSE = b"vllm seed"
 """Keeps these seeds apart from any other use of the same key; a part of what seeds mean, so never change it."""
 
 _GREEDY_BELOW = 1e-5
-"""Temperatures under this are greedy (SPEC section 2)."""
+"""Temperatures under this are greedy (docs/rules.md#temperature)."""
 
 _BAN, _FORCE = -100.0, 100.0
 
@@ -104,7 +104,10 @@ def seed_of(seed: int, prompt_index: int, candidate: int) -> int:
 
 
 def _allowed_and_bias(sampling: Sampling) -> tuple[tuple[int, ...] | None, tuple[tuple[int, float], ...]]:
-    """Forced tokens keep their logits and exclude all others (SPEC section 2); without any, banned ones get none."""
+    """Forced tokens keep their logits and exclude all others; without any, banned ones get none.
+
+    docs/rules.md#logit-bias
+    """
     forced = tuple(sorted(token for token, bias in sampling.logit_bias if bias >= _FORCE))
     if forced:
         return forced, ()

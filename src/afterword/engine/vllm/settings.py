@@ -7,7 +7,7 @@ NOT_REPRODUCIBLE = (
     "vLLM computes a sequence together with whatever else is running, and its kernels round differently for other "
     "batches: the same seed mostly gives the same text, never for certain"
 )
-"""Why SPEC section 5 is not promised; shown on the model's card."""
+"""Why docs/rules.md#same-bytes is not promised; shown on the model's card."""
 
 
 @dataclass(frozen=True, slots=True)
