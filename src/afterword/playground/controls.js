@@ -147,27 +147,27 @@ function bias(id, _field, changed) {
 }
 
 /** What a number field holds: undefined if nothing, the text itself if it is no number, for the server to say so. */
-function numberOf(input) {
+export function numberOf(input) {
   if (input.value === "") return input.validity.badInput ? "?" : undefined;
   const value = Number(input.value);
   // Beyond these a number is no longer the one that was typed.
   return Number.isInteger(value) && !Number.isSafeInteger(value) ? input.value : value;
 }
 
-function idOf(word) {
+export function idOf(word) {
   return /^\d+$/.test(word) ? Number(word) : word;
 }
 
-function listOf(values) {
+export function listOf(values) {
   const given = values.filter((value) => value !== "");
   return given.length === 0 ? undefined : given;
 }
 
-function escaped(value) {
+export function escaped(value) {
   return value.replaceAll("\\", "\\\\").replaceAll("\n", "\\n").replaceAll("\t", "\\t");
 }
 
-function unescaped(line) {
+export function unescaped(line) {
   const meant = { n: "\n", t: "\t", "\\": "\\" };
   return line.replace(/\\([nt\\])/g, (_whole, letter) => meant[letter]);
 }

@@ -34,7 +34,7 @@ export function visible(text) {
     .replaceAll(" ", "·")
     .replaceAll("\n", "↵")
     .replaceAll("\t", "⇥")
-    .replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, hexCode);
+    .replace(/[\p{Cc}\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/gu, hexCode);
 }
 
 /** A token's name for a screen reader: white space in words. */

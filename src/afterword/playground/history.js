@@ -202,7 +202,8 @@ export class History extends EventTarget {
 
   #below(id) {
     const found = [id];
-    for (let i = 0; i < found.length; i += 1) found.push(...(this.#children.get(found[i]) ?? []));
+    // The loop also visits what it adds.
+    for (const one of found) found.push(...(this.#children.get(one) ?? []));
     return found;
   }
 

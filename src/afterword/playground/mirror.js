@@ -8,9 +8,7 @@
 
 import { el } from "./dom.js";
 import { firstFrom, level } from "./marks.js";
-
-/** Characters of a piece, about. */
-const PIECE = 1500;
+import { blocksOf, cut, spliced, touched } from "./pieces.js";
 
 /** Pixels beyond the window that are coloured ahead. */
 const AHEAD = "300px";
@@ -93,7 +91,7 @@ export class Mirror {
     const next = this.#blocks[last]?.element ?? this.#end;
     for (const block of this.#blocks.slice(first, last)) {
       block.element.remove();
-      block.pieces.forEach((piece) => this.#drop(piece));
+      for (const piece of block.pieces) this.#drop(piece);
     }
     for (const block of fresh) next.before(block.element);
     this.#blocks.splice(first, last - first, ...fresh);
@@ -137,20 +135,6 @@ export class Mirror {
   }
 }
 
-/** Whole lines, put together up to the size of a piece. */
-function blocksOf(text) {
-  const blocks = [];
-  let open = "";
-  for (const line of text.match(/[^\n]*\n|[^\n]+/g) ?? []) {
-    if (open !== "" && open.length + line.length > PIECE) {
-      blocks.push(open);
-      open = "";
-    }
-    open += line;
-  }
-  return open === "" ? blocks : [...blocks, open];
-}
-
 function blockFrom(text) {
   const pieces = piecesOf(text);
   const element = el("div");
@@ -159,45 +143,7 @@ function blockFrom(text) {
 }
 
 function piecesOf(text) {
-  const pieces = [];
-  let at = 0;
-  while (at < text.length) {
-    const end = pieceEnd(text, at);
-    const cut = text.slice(at, end);
-    pieces.push({ text: cut, painted: null, element: el("span", {}, cut) });
-    at = end;
-  }
-  return pieces;
-}
-
-/** Which of `items`, texts in a row, a change touches: from `first` to before `last`, which begin at `offset`. */
-function touched(items, at, removed) {
-  let first = 0;
-  let offset = 0;
-  while (first < items.length - 1 && offset + items[first].text.length <= at) {
-    offset += items[first].text.length;
-    first += 1;
-  }
-  let last = first;
-  let old = "";
-  while (last < items.length && (last === first || old.length < at - offset + removed)) {
-    old += items[last].text;
-    last += 1;
-  }
-  return { first, last, offset, old };
-}
-
-function spliced(text, at, removed, inserted) {
-  return text.slice(0, at) + inserted + text.slice(at + removed);
-}
-
-/** Where the piece that begins at `at` ends: behind a space if there is one, never within a character. */
-function pieceEnd(text, at) {
-  const limit = at + PIECE;
-  if (limit >= text.length) return text.length;
-  const space = text.lastIndexOf(" ", limit) + 1;
-  if (space > at + PIECE / 2) return space;
-  return (text.charCodeAt(limit) & 0xfc00) === 0xdc00 ? limit - 1 : limit;
+  return cut(text).map((part) => ({ text: part, painted: null, element: el("span", {}, part) }));
 }
 
 function plain(piece) {

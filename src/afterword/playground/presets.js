@@ -67,11 +67,15 @@ export class Presets {
 
   /** Name the preset that the values are, if they are one. */
   #match() {
-    const all = { ...PRESETS, ...this.#saved };
-    const now = canonical(this.#parameters.values);
-    this.#list.value = Object.keys(all).find((name) => canonical(all[name]) === now) ?? "";
+    this.#list.value = nameOf({ ...PRESETS, ...this.#saved }, this.#parameters.values) ?? "";
     this.#remove.disabled = this.#saved[this.#list.value] === undefined;
   }
+}
+
+/** The name of the preset with these values, in whatever order they were set; null if there is none. */
+export function nameOf(presets, values) {
+  const wanted = canonical(values);
+  return Object.keys(presets).find((name) => canonical(presets[name]) === wanted) ?? null;
 }
 
 function canonical(values) {

@@ -19,7 +19,7 @@ export class Recorder {
 
   /** Record that the current text became `after` by an input of `kind` (an `inputType`). */
   record(after, kind) {
-    const group = kind.startsWith("delete") ? "delete" : kind === "insertText" ? "type" : kind;
+    const group = groupOf(kind);
     const { current } = this.#history;
     const now = performance.now();
     const isOpen = this.#open === current.id && group === this.#kind && now - this.#last < PAUSE;
@@ -39,4 +39,10 @@ export class Recorder {
   close() {
     this.#open = null;
   }
+}
+
+/** What inputs have in common that make one change together. */
+function groupOf(kind) {
+  if (kind.startsWith("delete")) return "delete";
+  return kind === "insertText" ? "type" : kind;
 }

@@ -7,7 +7,8 @@ import { extended, figures, shifted } from "./marks.js";
 
 /** Milliseconds between two writings of a text of this many characters: long texts take longer to lay out. */
 function pause(length) {
-  return length < 20_000 ? 0 : length < 60_000 ? 60 : 150;
+  if (length < 20_000) return 0;
+  return length < 60_000 ? 60 : 150;
 }
 
 export class Run {

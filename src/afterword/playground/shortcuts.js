@@ -21,6 +21,19 @@ export const SHORTCUTS = [
   ["code", "Alt 4", "Code"],
 ];
 
+/** Actions by place on the keyboard: Alt makes other characters of these keys on some systems. */
+const BY_PLACE = {
+  KeyR: "regenerate",
+  KeyS: "score",
+  KeyP: "colours",
+  KeyE: "editor",
+  ArrowDown: "alternatives",
+  Digit1: "parameters",
+  Digit2: "tree",
+  Digit3: "tokens",
+  Digit4: "code",
+};
+
 /** Call `actions[name]` when its keys are pressed. Fields of the form keep their own undo. */
 export function listen(actions) {
   document.addEventListener("keydown", (event) => {
@@ -44,28 +57,19 @@ export function listShortcuts() {
   byId("shortcut-list").replaceChildren(...rows);
 }
 
-function actionOf(event) {
-  const { code, key, shiftKey, altKey } = event;
+/** The name of the action whose keys were pressed, null if they belong to none. */
+export function actionOf(event) {
+  const { code, key, altKey } = event;
   const main = event.ctrlKey || event.metaKey;
   if (main && key === "Enter") return "complete";
   if (key === "Escape" && !main && !altKey) return "stop";
+  if (main && !altKey) return undoOrRedo(event);
+  return altKey && !main ? (BY_PLACE[code] ?? null) : null;
+}
+
+function undoOrRedo({ key, shiftKey, target }) {
   const letter = key.toLowerCase();
-  if (main && !altKey && (letter === "z" || letter === "y")) {
-    if (event.target.matches("input, textarea:not(#text)")) return null;
-    return letter === "y" || shiftKey ? "redo" : "undo";
-  }
-  if (!altKey || main) return null;
-  // By place on the keyboard: Alt makes other characters of these keys on some systems.
-  const byCode = {
-    KeyR: "regenerate",
-    KeyS: "score",
-    KeyP: "colours",
-    KeyE: "editor",
-    ArrowDown: "alternatives",
-    Digit1: "parameters",
-    Digit2: "tree",
-    Digit3: "tokens",
-    Digit4: "code",
-  };
-  return byCode[code] ?? null;
+  if (letter !== "z" && letter !== "y") return null;
+  if (target.matches("input, textarea:not(#text)")) return null;
+  return letter === "y" || shiftKey ? "redo" : "undo";
 }

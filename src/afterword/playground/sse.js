@@ -18,8 +18,8 @@ export async function* events(response) {
       }
     }
   } finally {
-    // Leaving early tells the server that nobody reads any more.
-    reader.cancel().catch(() => {});
+    // Leaving early tells the server that nobody reads any more. A connection that failed needs no telling.
+    reader.cancel().catch(() => null);
   }
 }
 

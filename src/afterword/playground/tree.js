@@ -21,38 +21,16 @@ export class Tree {
   show() {
     if (this.#naming !== null) return;
     const focused = document.activeElement?.dataset?.node ?? null;
-    const entries = this.#history.roots().flatMap((root) => this.#branch(root));
-    this.#box.replaceChildren(el("ul", { class: "branch" }, ...entries));
+    const roots = this.#history.roots().flatMap((root) => chain(this.#history, root));
+    this.#box.replaceChildren(this.#list(roots));
     if (focused !== null) this.#box.querySelector(`[data-node="${CSS.escape(focused)}"]`)?.focus();
   }
 
-  /** Entries for a node and what follows it until it forks; the fork's branches are lists in the last entry. */
-  #branch(node) {
-    const entries = [];
-    let at = node;
-    let children = this.#history.children(at.id);
-    while (children.length === 1) {
-      if (this.#isShown(at, children)) entries.push(this.#entry(at));
-      at = children[0];
-      children = this.#history.children(at.id);
-    }
-    entries.push(this.#entry(at));
-    if (children.length > 1) {
-      entries.at(-1).append(...children.map((child) => el("ul", { class: "branch" }, ...this.#branch(child))));
-    }
-    return entries;
+  #list(entries) {
+    return el("ul", { class: "branch" }, ...entries.map((entry) => this.#entry(entry)));
   }
 
-  #isShown(node, children) {
-    return (
-      node.run !== null ||
-      node.name !== "" ||
-      node.id === this.#history.current.id ||
-      children.some((child) => child.run !== null)
-    );
-  }
-
-  #entry(node) {
+  #entry({ node, branches }) {
     const isCurrent = node.id === this.#history.current.id;
     const mean = node.run?.mean ?? null;
     const go = el(
@@ -67,7 +45,7 @@ export class Tree {
       el("span", { class: `kind ${node.kind}`, "aria-hidden": "true" }),
       el("span", { class: "sr-only" }, KINDS[node.kind]),
       ...(node.name === "" ? [] : [el("strong", {}, node.name)]),
-      el("span", { class: "snippet" }, this.#snippet(node)),
+      el("span", { class: "snippet" }, snippet(this.#history, node)),
       ...(mean === null ? [] : [el("span", { class: "quiet" }, number(mean))]),
     );
     const name = el(
@@ -91,16 +69,7 @@ export class Tree {
       "delete",
     );
     const line = el("div", { class: "entry" }, go, el("span", { class: "entry-tools" }, name, remove));
-    return el("li", {}, line);
-  }
-
-  /** What a node brought; a text that people typed is told by its end, for that is where it goes on. */
-  #snippet(node) {
-    if (node.kind === "root") return "Empty page";
-    if (node.inserted === "") return `${node.removed} characters taken out`;
-    if (node.run !== null) return shortened(node.inserted);
-    const text = this.#history.text(node.id);
-    return text.length > SNIPPET ? `…${shortened(text.slice(-SNIPPET))}` : shortened(text);
+    return el("li", {}, line, ...branches.map((branch) => this.#list(branch)));
   }
 
   #name(node, line) {
@@ -132,6 +101,35 @@ export class Tree {
 }
 
 const KINDS = { root: "Beginning: ", edit: "Typed: ", completion: "Completion: ", choice: "Another token: " };
+
+/**
+ * A node and what follows it until it forks, as `{node, branches}`: the last entry has the fork's branches, each a list
+ * like this one. Of the nodes before the fork only those that matter are there.
+ */
+export function chain(history, node) {
+  const entries = [];
+  let at = node;
+  let children = history.children(at.id);
+  while (children.length === 1) {
+    if (isShown(history, at, children[0])) entries.push({ node: at, branches: [] });
+    [at] = children;
+    children = history.children(at.id);
+  }
+  return [...entries, { node: at, branches: children.map((child) => chain(history, child)) }];
+}
+
+function isShown(history, node, child) {
+  return node.run !== null || node.name !== "" || node.id === history.current.id || child.run !== null;
+}
+
+/** What a node brought; a text that people typed is told by its end, for that is where it goes on. */
+export function snippet(history, node) {
+  if (node.kind === "root") return "Empty page";
+  if (node.inserted === "") return `${node.removed} characters taken out`;
+  if (node.run !== null) return shortened(node.inserted);
+  const text = history.text(node.id);
+  return text.length > SNIPPET ? `…${shortened(text.slice(-SNIPPET))}` : shortened(text);
+}
 
 function label(node) {
   return node.name !== "" ? node.name : shortened(node.inserted) || "empty page";
