@@ -23,13 +23,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(BIN)/uv
 NODE_STAMP := tests/clients/node/node_modules/.stamp
+LINTER_STAMP := node_modules/.stamp
+BIOME := node_modules/.bin/biome
+HAS_NPM := $(and $(shell command -v npm),$(shell command -v node))
 
 # The multimodal library is of no use to text; everything else is built for this machine's own processor.
 export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
 export VIRTUAL_ENV := $(CURDIR)/.venv
 export UV_NO_PROGRESS := 1
 
-.PHONY: serve test test-clients test-vllm test-vllm-run test-cluster test-cluster-run test-e2e screenshots bench bench-run check fmt docs lock clean setup setup-dev setup-node
+.PHONY: serve test test-clients test-vllm test-vllm-run test-cluster test-cluster-run test-e2e screenshots bench bench-run check fmt docs lock clean setup setup-dev setup-linter setup-node
 
 serve: .venv/.stamp-runtime
 	@exec $(BIN)/afterword serve $(ARGS)
@@ -105,15 +108,17 @@ $(BENCH_ENV)/.stamp:
 	@$(UV) pip install --quiet --python $(BENCH_ENV)/bin/python --require-hashes -r benchmarks/requirements.lock
 	@touch $@
 
-check: setup-dev
+check: setup-dev setup-linter
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python scripts/docs.py check
+	$(if $(HAS_NPM),$(BIOME) ci --error-on-warnings)
 
-fmt: setup-dev
+fmt: setup-dev setup-linter
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(if $(HAS_NPM),$(BIOME) check --write)
 
 docs: setup-dev
 	$(BIN)/python scripts/docs.py write
@@ -122,7 +127,7 @@ lock: $(UV)
 	scripts/lock $(UV)
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis tests/clients/node/node_modules
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis node_modules tests/clients/node/node_modules
 
 setup: .venv/.stamp-runtime
 setup-dev: .venv/.stamp-dev
@@ -148,10 +153,18 @@ $(UV): requirements-uv.lock
 	@$(UV) pip install --quiet --require-hashes -r requirements-dev.lock
 	@touch $@
 
+# JavaScript is checked where npm is; elsewhere this says so. The page itself needs neither.
+setup-linter: $(if $(HAS_NPM),$(LINTER_STAMP))
+	@$(if $(HAS_NPM),,echo "node and npm are not installed: the playground's JavaScript is not checked.")
+
+$(LINTER_STAMP): package.json package-lock.json
+	@echo "Installing the linter of JavaScript"
+	@npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
 # The Node clients are an extra: without npm their tests skip themselves, and this says so.
-setup-node:
-	@if command -v npm >/dev/null && command -v node >/dev/null; then $(MAKE) --no-print-directory --silent $(NODE_STAMP); \
-	else echo "node and npm are not installed: the tests of the Node clients will be skipped."; fi
+setup-node: $(if $(HAS_NPM),$(NODE_STAMP))
+	@$(if $(HAS_NPM),,echo "node and npm are not installed: the tests of the Node clients will be skipped.")
 
 $(NODE_STAMP): tests/clients/node/package.json tests/clients/node/package-lock.json
 	@echo "Installing the Node clients"

@@ -26,7 +26,13 @@ async function streamed(model, more) {
   let text = "";
   for await (const part of answer.textStream) text += part;
   const usage = await answer.usage;
-  return { text, finishReason: await answer.finishReason, input: usage.inputTokens, output: usage.outputTokens, errors };
+  return {
+    text,
+    finishReason: await answer.finishReason,
+    input: usage.inputTokens,
+    output: usage.outputTokens,
+    errors,
+  };
 }
 
 await report({

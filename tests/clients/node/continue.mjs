@@ -30,7 +30,9 @@ await report({
   marks: async () => text(await collect(adapter("llamastack").fimStream({ ...gap, model: "infill" }, goOn))),
   legacy: async () => {
     const body = { ...line, max_tokens: 5, stop: ["<|endoftext|>", "<|fim_pad|>", "/src/", "#- coding: utf-8", "```"] };
-    return (await collect(adapter("openai").completionStream(body, goOn))).map((chunk) => chunk.choices[0].text).join("");
+    return (await collect(adapter("openai").completionStream(body, goOn)))
+      .map((chunk) => chunk.choices[0].text)
+      .join("");
   },
   legacyPlain: async () => {
     const body = { ...line, max_tokens: 5, stream: false };

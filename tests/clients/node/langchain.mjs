@@ -4,7 +4,15 @@ import { OpenAI } from "@langchain/openai";
 import { apiKey, baseURL, collect, failure, report } from "./client.mjs";
 
 const model = (more) =>
-  new OpenAI({ model: "echo", apiKey, maxTokens: 4, temperature: 0, maxRetries: 0, configuration: { baseURL }, ...more });
+  new OpenAI({
+    model: "echo",
+    apiKey,
+    maxTokens: 4,
+    temperature: 0,
+    maxRetries: 0,
+    configuration: { baseURL },
+    ...more,
+  });
 
 await report({
   invoke: () => model().invoke("hello "),
