@@ -1,0 +1,292 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { difference, History, parseTree } from "../../src/afterword/playground/history.js";
+import { numbers } from "./random.js";
+
+function typed(history, text) {
+  const { id } = history.current;
+  const node = history.add({ parent: id, kind: "edit", ...difference(history.text(id), text) });
+  history.go(node.id);
+  return node.id;
+}
+
+function completed(history, parent, at, inserted) {
+  return history.add({ parent, at, removed: 0, inserted, kind: "completion", run: { mean: -1 } }).id;
+}
+
+function mark(start, end, name = "x") {
+  return { start, end, name, logprob: -1, top: null };
+}
+
+/** The ids that `change` told of while `work` ran. */
+function told(history, work) {
+  const ids = [];
+  const listen = ({ detail }) => ids.push(...detail.ids);
+  history.addEventListener("change", listen);
+  work();
+  history.removeEventListener("change", listen);
+  return new Set(ids);
+}
+
+test("a new history is one empty text", () => {
+  const history = new History();
+  assert.equal(history.size, 1);
+  assert.equal(history.current.kind, "root");
+  assert.equal(history.text(history.current.id), "");
+  assert.equal(history.undo(), false);
+  assert.equal(history.redo(), false);
+});
+
+test("a node's text is its parent's with the change made", () => {
+  const history = new History();
+  typed(history, "Once upon a time");
+  typed(history, "Once upon some time");
+  assert.deepEqual([history.current.at, history.current.removed, history.current.inserted], [10, 1, "some"]);
+  assert.equal(history.text(history.current.id), "Once upon some time");
+});
+
+test("undo goes to the parent, redo to the child that was visited last", () => {
+  const history = new History();
+  const start = typed(history, "a");
+  const first = typed(history, "ab");
+  history.undo();
+  const second = typed(history, "ac");
+  history.undo();
+  assert.equal(history.current.id, start);
+  assert.ok(history.redo());
+  assert.equal(history.current.id, second);
+  history.undo();
+  history.go(first);
+  history.undo();
+  history.redo();
+  assert.equal(history.current.id, first);
+});
+
+test("redo goes to the newest child where none was visited, and where the visited one is gone", () => {
+  const history = new History();
+  const { id } = history.current;
+  const first = completed(history, id, 0, "one");
+  const second = completed(history, id, 0, "two");
+  assert.ok(history.redo());
+  assert.equal(history.current.id, second);
+  history.remove(second);
+  assert.ok(history.redo());
+  assert.equal(history.current.id, first);
+});
+
+test("a new text begins beside the others", () => {
+  const history = new History();
+  typed(history, "a");
+  history.restart();
+  assert.equal(history.roots().length, 2);
+  assert.equal(history.text(history.current.id), "");
+});
+
+test("marks are the parent's before the change and the node's own, moved to their place", () => {
+  const history = new History();
+  const text = typed(history, "ab");
+  history.score(text, [mark(0, 1, "a"), mark(1, 2, "b")]);
+  const node = history.add({
+    parent: text,
+    at: 1,
+    removed: 1,
+    inserted: "xyz",
+    kind: "choice",
+    marks: [mark(0, 1, "x"), mark(1, 3, "yz")],
+  });
+  assert.deepEqual(
+    history.marks(node.id).map(({ start, end, name }) => [start, end, name]),
+    [
+      [0, 1, "a"],
+      [1, 2, "x"],
+      [2, 4, "yz"],
+    ],
+  );
+});
+
+test("a change of a node reaches what was remembered below it", () => {
+  const history = new History();
+  const first = typed(history, "one");
+  const second = typed(history, "one two");
+  assert.equal(history.text(second), "one two");
+  history.update(first, { inserted: "ONE" });
+  assert.equal(history.text(second), "ONE two");
+  history.score(first, [mark(0, 3)]);
+  assert.equal(history.marks(second).length, 1);
+});
+
+test("whoever stands in what is deleted goes to its parent", () => {
+  const history = new History();
+  const kept = typed(history, "a");
+  const gone = typed(history, "ab");
+  const below = typed(history, "abc");
+  const ids = told(history, () => history.remove(gone));
+  assert.equal(history.current.id, kept);
+  assert.deepEqual(ids, new Set([gone, below, kept]));
+  assert.equal(history.node(below), undefined);
+  assert.deepEqual(history.children(kept), []);
+});
+
+test("deleting the last root leaves an empty text, deleting another one the newest root", () => {
+  const history = new History();
+  const first = history.current.id;
+  history.remove(first);
+  assert.equal(history.size, 1);
+  assert.notEqual(history.current.id, first);
+  const second = history.current.id;
+  history.restart();
+  history.remove(history.current.id);
+  assert.equal(history.current.id, second);
+});
+
+test("siblings are the completions at the same place", () => {
+  const history = new History();
+  const text = typed(history, "ab");
+  const one = completed(history, text, 2, " one");
+  const other = completed(history, text, 2, " two");
+  completed(history, text, 1, " elsewhere");
+  history.add({ parent: text, at: 2, removed: 0, inserted: "typed", kind: "edit" });
+  assert.deepEqual(history.siblings(), []);
+  history.go(other);
+  assert.deepEqual(
+    history.siblings().map(({ id }) => id),
+    [one, other],
+  );
+});
+
+test("the last run is the nearest completion upwards", () => {
+  const history = new History();
+  assert.equal(history.lastRun(), null);
+  const run = completed(history, history.current.id, 0, "one");
+  history.go(run);
+  typed(history, "one more");
+  assert.equal(history.lastRun().id, run);
+});
+
+test("nodes kept by an earlier session come back in the order they were made", () => {
+  const history = new History();
+  typed(history, "a");
+  const last = typed(history, "ab");
+  const nodes = JSON.parse(history.export()).nodes;
+  const again = new History([...nodes].reverse(), last);
+  assert.equal(again.text(again.current.id), "ab");
+  assert.equal(new History(nodes, "no such id").current.id, last);
+});
+
+test("an imported tree stands beside the one there is, under new ids", () => {
+  const history = new History();
+  typed(history, "a");
+  typed(history, "ab");
+  history.undo();
+  const tree = history.export();
+  const other = new History();
+  assert.equal(other.import(tree), 3);
+  assert.equal(other.roots().length, 2);
+  assert.equal(other.text(other.current.id), "a");
+  other.redo();
+  assert.equal(other.text(other.current.id), "ab");
+  assert.equal(history.node(other.current.id), undefined);
+  other.import(tree);
+  assert.equal(other.size, 7);
+});
+
+test("a file that is no tree is refused in a sentence", () => {
+  const history = new History();
+  const tree = JSON.parse(history.export());
+  const [node] = tree.nodes;
+  const sentence = (file) => {
+    try {
+      parseTree(typeof file === "string" ? file : JSON.stringify(file));
+    } catch (error) {
+      return error.message;
+    }
+    return null;
+  };
+  assert.equal(sentence(tree), null);
+  assert.equal(sentence("{"), "The file is not JSON.");
+  for (const file of ["null", "3", "[]", {}, { ...tree, format: "x" }, { ...tree, nodes: {} }])
+    assert.equal(sentence(file), "The file is not a tree saved by this page.");
+  assert.equal(sentence({ ...tree, version: 2 }), "The file has version 2; this page reads version 1.");
+  assert.equal(sentence({ ...tree, nodes: [] }), "The file holds an empty tree.");
+  const damaged = [
+    null,
+    { ...node, id: 1 },
+    { ...node, at: -1 },
+    { ...node, at: 0.5 },
+    { ...node, created: "now" },
+    { ...node, kind: "other" },
+    { ...node, parent: "missing" },
+    { ...node, run: 1 },
+    { ...node, run: undefined },
+    { ...node, marks: [null] },
+    { ...node, marks: [{ start: 0, end: 1, name: "a", logprob: "x", top: null }] },
+    { ...node, marks: [{ start: 0, end: 1, name: "a", logprob: null, top: [["a"]] }] },
+    { ...node, marks: [{ start: 0, end: 1, logprob: null, top: null }] },
+    node,
+  ];
+  for (const one of damaged)
+    assert.equal(sentence({ ...tree, nodes: [node, one] }), "Entry 2 of the file is damaged.", JSON.stringify(one));
+  const marks = [{ start: 0, end: 1, name: "a", logprob: null, top: [["a", -1]] }];
+  assert.equal(sentence({ ...tree, nodes: [{ ...node, marks }] }), null);
+});
+
+test("times are never twice the same, so that order can be told by them", () => {
+  const history = new History();
+  for (let i = 0; i < 50; i += 1) history.restart();
+  const times = history.roots().map(({ created }) => created);
+  assert.equal(new Set(times).size, times.length);
+  assert.deepEqual(
+    times,
+    times.toSorted((a, b) => a - b),
+  );
+});
+
+test("the difference of two texts is one change, as short as it can be", () => {
+  const random = numbers(7);
+  const texts = Array.from({ length: 60 }, () => Array.from({ length: random(8) }, () => "ab"[random(2)]).join(""));
+  for (const from of texts) {
+    for (const to of texts) {
+      const { at, removed, inserted } = difference(from, to);
+      assert.equal(from.slice(0, at) + inserted + from.slice(at + removed), to);
+      const begin = removed > 0 && inserted !== "" && from[at] === inserted[0];
+      const end = removed > 0 && inserted !== "" && from[at + removed - 1] === inserted.at(-1);
+      assert.ok(!begin && !end, `${from} ${to}`);
+    }
+  }
+});
+
+/** Do one thing at random to a history, and to `texts`, which says what the text at each node must be. */
+function act(history, texts, random) {
+  const ids = [...texts.keys()];
+  const id = ids[random(ids.length)];
+  const text = texts.get(id);
+  const at = random(text.length + 1);
+  const removed = random(text.length - at + 1);
+  const inserted = "abc".slice(0, random(4));
+  const change = () => {
+    const node = history.add({ parent: id, at, removed, inserted, kind: "edit" });
+    texts.set(node.id, text.slice(0, at) + inserted + text.slice(at + removed));
+  };
+  const go = () => history.go(id);
+  const remove = () => {
+    history.remove(id);
+    for (const one of ids) if (history.node(one) === undefined) texts.delete(one);
+    if (texts.size === 0) texts.set(history.current.id, "");
+  };
+  const actions = [...Array(20).fill(change), ...Array(6).fill(go), () => history.undo(), () => history.redo(), remove];
+  actions[random(actions.length)]();
+}
+
+test("whatever is done in whatever order, every node keeps its text", () => {
+  for (let seed = 1; seed <= 20; seed += 1) {
+    const random = numbers(seed);
+    const history = new History();
+    const texts = new Map([[history.current.id, ""]]);
+    for (let step = 0; step < 200; step += 1) {
+      act(history, texts, random);
+      assert.equal(history.text(history.current.id), texts.get(history.current.id));
+    }
+    assert.equal(history.size, texts.size);
+    for (const [id, text] of texts) assert.equal(history.text(id), text);
+  }
+});

@@ -1,0 +1,78 @@
+import assert from "node:assert/strict";
+import { beforeEach, mock, test } from "node:test";
+import { History } from "../../src/afterword/playground/history.js";
+import { Recorder } from "../../src/afterword/playground/recorder.js";
+
+let now = 0;
+let history;
+let recorder;
+
+beforeEach(() => {
+  now = 0;
+  mock.restoreAll();
+  mock.method(performance, "now", () => now);
+  history = new History();
+  recorder = new Recorder(history);
+});
+
+function type(text, kind = "insertText", pause = 100) {
+  now += pause;
+  recorder.record(text, kind);
+}
+
+const texts = () => {
+  const found = [];
+  do found.unshift(history.text(history.current.id));
+  while (history.undo());
+  return found;
+};
+
+test("a burst of typing is one change", () => {
+  for (const text of ["a", "ab", "abc"]) type(text);
+  assert.deepEqual(texts(), ["", "abc"]);
+});
+
+test("a pause begins the next change", () => {
+  type("a");
+  type("ab", "insertText", 1000);
+  assert.deepEqual(texts(), ["", "a", "ab"]);
+});
+
+test("deleting is a change of its own, whichever keys do it", () => {
+  type("abc");
+  type("ab", "deleteContentBackward");
+  type("b", "deleteContentForward");
+  type("bx");
+  assert.deepEqual(texts(), ["", "abc", "b", "bx"]);
+});
+
+test("another kind of input is a change of its own", () => {
+  type("a");
+  type("a pasted", "insertFromPaste");
+  type("a pasted b");
+  assert.deepEqual(texts(), ["", "a", "a pasted", "a pasted b"]);
+});
+
+test("typing on after undo begins a branch", () => {
+  type("a");
+  type("ab", "insertText", 2000);
+  history.undo();
+  type("ac");
+  assert.equal(history.children(history.current.parent).length, 2);
+});
+
+test("a change that something followed from is not written over", () => {
+  type("a");
+  const { id } = history.current;
+  history.add({ parent: id, at: 1, removed: 0, inserted: " story", kind: "completion", run: {} });
+  type("ab");
+  assert.equal(history.text(id), "a");
+  assert.equal(history.text(history.current.id), "ab");
+});
+
+test("after close the next letter is a change of its own", () => {
+  type("a");
+  recorder.close();
+  type("ab");
+  assert.deepEqual(texts(), ["", "a", "ab"]);
+});
