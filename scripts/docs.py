@@ -2,7 +2,7 @@
 
     docs.py write | check
 
-docs/configuration.md comes from the tables of settings, docs/cli.md from the commands' help, and the tree in README.md
+docs/configuration.md comes from the tables of settings, docs/cli.md from the commands' help, and docs/code.md
 from the first sentence of each file's docstring, or of the comment at the head of a script.
 """
 
@@ -29,7 +29,6 @@ from afterword.engine.upstream.settings import EXTENSIONS, PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "afterword"
-TREE_START, TREE_END = "<!-- tree: made by `make docs` -->", "<!-- end of tree -->"
 
 COMMANDS = (
     "",
@@ -64,6 +63,16 @@ A setting is taken from the first of these that gives it: the command line, the 
 the default. The file is `./afterword.toml` if there is one, or the one that `--config` or `AFTERWORD_CONFIG` names; a
 key it does not know ends the program with a sentence that names it. An empty variable counts as not set. Paths in the
 file are relative to the file. Run `afterword serve --help` for the same settings as options.
+"""
+
+CODE = """# The code, file by file
+
+Made from the first sentence of each file by `make docs`. [ARCHITECTURE.md](../ARCHITECTURE.md) comes first; then read
+
+1. `engine/request.py`, `engine/events.py` and `engine/base.py`: all that an engine can be asked and can say;
+2. `completions/body.py` and `completions/resolve.py`: what a request may say, and what it comes to mean;
+3. `api/completions.py`: the routes, which are three calls (parse, resolve, run) and an answer;
+4. `engine/llama/scheduler.py`: how running sequences share the model.
 """
 
 EXAMPLE = f"""## Example
@@ -160,11 +169,11 @@ def command_line() -> str:
     return "\n".join(pages)
 
 
-def tree() -> str:
-    """The package's files, a line each: the first sentence of the docstring says what a file is for."""
+def code() -> str:
+    """docs/code.md: a line for each file of the package, the first sentence of its docstring."""
     files = [path for path in (*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.js")) if _is_described(path)]
     lines = list(_tree_lines(sorted(files, key=lambda path: (path.parent.parts, path.name))))
-    return "\n".join([TREE_START, "```text", "src/afterword/", *lines, "```", TREE_END])
+    return "\n".join([CODE, "```text", "src/afterword/", *lines, "```", ""])
 
 
 def _is_described(path: Path) -> bool:
@@ -199,20 +208,12 @@ def _head_comment(script: str) -> str:
     return "" if found is None else re.sub(r"^ \* ?", "", found[1], flags=re.MULTILINE)
 
 
-def readme() -> str:
-    """README.md with the current tree."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    before, _, rest = text.partition(TREE_START)
-    _, _, after = rest.partition(TREE_END)
-    return before + tree() + after
-
-
 def documents() -> dict[Path, str]:
     """Every generated file and what it should hold."""
     return {
         ROOT / "docs" / "configuration.md": configuration(),
         ROOT / "docs" / "cli.md": command_line(),
-        ROOT / "README.md": readme(),
+        ROOT / "docs" / "code.md": code(),
     }
 
 

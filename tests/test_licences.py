@@ -30,7 +30,8 @@ def declared(about: PackageMetadata) -> str:
     for field in ("License-Expression", "License"):
         if field in about:
             return str(about[field])
-    return next(word.split(" :: ")[-1] for word in about.get_all("Classifier", []) if word.startswith("License"))
+    classifiers: list[str] = about.get_all("Classifier", [])
+    return next(word.split(" :: ")[-1] for word in classifiers if word.startswith("License"))
 
 
 def test_the_page_lists_every_package_that_is_shipped() -> None:

@@ -17,6 +17,7 @@ import pytest
 from tests.api.served import CREATED, is_idle, wait_until
 from tests.live import run_server
 from tests.models.tiny import Tiny, write_tiny
+from tests.test_readme import ADDRESS, block
 
 from afterword.api.app import create_app
 from afterword.api.settings import ApiSettings
@@ -128,6 +129,16 @@ def test_the_official_sdk(served: Served) -> None:
     ]
     assert [chunk["choices"][0]["logprobs"]["text_offset"] for chunk in chunks] == [[6], [7], [8], [9]]
     assert (last["choices"], last["usage"]["total_tokens"]) == ([], 10)
+
+
+def test_the_example_of_the_first_page() -> None:
+    models = [ServedModel("echo", EchoEngine(), CREATED, aliases=("default",))]
+    with run_server(create_app(Registry(models), ApiSettings())) as url:
+        program = block("js", "OpenAI(").replace(ADDRESS, url)
+        command = ["node", "--input-type=module", "--eval", program]
+        done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "1, 2, 3,\n"
 
 
 def test_langchain(served: Served) -> None:
