@@ -1,6 +1,6 @@
 """What llama.cpp's own loops reach on the same files: nothing above them can be faster by much.
 
-`llama-bench` decodes one sequence without sampling; `llama-batched-bench` several, in KV streams of their own. Neither
+`llama-bench` decodes one sequence without sampling; `llama-batched-bench` several, in KV slots of their own. Neither
 uses an adapter, so the split copy has a loop of ours (`decode_loop.py`).
 """
 

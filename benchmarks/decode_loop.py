@@ -26,19 +26,19 @@ FIRST = 100
 
 
 def measure(context: LlamaContext, n: int, prompt: int, out: int) -> dict[str, float]:
-    """Read `prompt` tokens in each of n streams, then decode `out` steps of all of them."""
-    for stream in range(n):
-        context.truncate(stream, 0)
+    """Read `prompt` tokens in each of n slots, then decode `out` steps of all of them."""
+    for slot in range(n):
+        context.truncate(slot, 0)
     outputs = np.zeros(prompt, dtype=np.int8)
     outputs[-1] = 1
     positions = np.arange(prompt, dtype=np.int32)
     started = time.perf_counter()
-    for stream in range(n):
-        context.decode(positions + FIRST, positions, np.full(prompt, stream, dtype=np.int32), outputs)
+    for slot in range(n):
+        context.decode(positions + FIRST, positions, np.full(prompt, slot, dtype=np.int32), outputs)
     read = time.perf_counter()
-    streams, all_of_them = np.arange(n, dtype=np.int32), np.ones(n, dtype=np.int8)
+    slots, all_of_them = np.arange(n, dtype=np.int32), np.ones(n, dtype=np.int8)
     for step in range(out):
-        context.decode(streams + FIRST + step, np.full(n, prompt + step, dtype=np.int32), streams, all_of_them)
+        context.decode(slots + FIRST + step, np.full(n, prompt + step, dtype=np.int32), slots, all_of_them)
     ended = time.perf_counter()
     return {"pl": n, "tg": out, "t": ended - started, "speed_tg": n * out / (ended - read)}
 
@@ -48,7 +48,7 @@ def main(prompt: int, out: int, counts: list[int], weights: Path, offsets: Path 
     model = LlamaModel(weights, offsets=offsets)
     n_threads = len(os.sched_getaffinity(0))
     room = cells(prompt + out)
-    context = LlamaContext(model, n_streams=max(counts), n_ctx_stream=room, n_batch=PROMPT_BUDGET, n_threads=n_threads)
+    context = LlamaContext(model, n_slots=max(counts), n_ctx_slot=room, n_batch=PROMPT_BUDGET, n_threads=n_threads)
     measure(context, 1, prompt, 8)
     for n in counts:
         print(json.dumps(measure(context, n, prompt, out)), flush=True)

@@ -37,7 +37,7 @@ class Distance:
 def log_probabilities(model: LlamaModel, tokens: NDArray[np.int32]) -> NDArray[np.float64]:
     """(n, n_vocab) log-softmax after each of the tokens."""
     n_cells = -(-len(tokens) // 256) * 256
-    context = LlamaContext(model, n_streams=1, n_ctx_stream=n_cells, n_batch=PIECE, n_threads=2)
+    context = LlamaContext(model, n_slots=1, n_ctx_slot=n_cells, n_batch=PIECE, n_threads=2)
     rows = []
     for start in range(0, len(tokens), PIECE):
         piece = tokens[start : start + PIECE]

@@ -28,7 +28,7 @@ def default_vocabulary() -> Vocabulary:
 
 @pytest.fixture(scope="session")
 def default_engine(cache_dir: Path) -> Iterator[LlamaEngine]:
-    """The default model with 16 streams of 1024 tokens; a test must leave it idle."""
+    """The default model with 16 slots of 1024 tokens; a test must leave it idle."""
     engine = load_default(cache_dir, context=1024, parallel=16)
     yield engine
     asyncio.run(engine.aclose())

@@ -10,7 +10,7 @@ from tests.fakes import generation_request
 from afterword.engine.candidate import new_candidates
 from afterword.engine.events import Chunk, Event, Finished, PromptDone, SampledToken
 from afterword.engine.llama.commit import Message
-from afterword.engine.llama.kv import Demand, KVStreams
+from afterword.engine.llama.kv import Demand, KVSlots
 from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.sequence import Group, Sequence
 from afterword.engine.request import GenerationRequest, Sampling
@@ -66,9 +66,9 @@ class Reading:
 class Desk:
     """A scheduler over a fake runner, with everything checked after each step."""
 
-    def __init__(self, n_streams: int, *, capacity: int = 3000, can_cut: bool = True) -> None:
-        self.kv = KVStreams(n_streams, capacity, can_cut=can_cut)
-        self.runner = FakeRunner(n_streams, capacity=capacity, can_cut=can_cut)
+    def __init__(self, n_slots: int, *, capacity: int = 3000, can_cut: bool = True) -> None:
+        self.kv = KVSlots(n_slots, capacity, can_cut=can_cut)
+        self.runner = FakeRunner(n_slots, capacity=capacity, can_cut=can_cut)
         self.scheduler = Scheduler(self.kv, self.runner, LogSoftmax(N_VOCAB))
         self._workspace = Workspace(N_VOCAB)
 
@@ -93,14 +93,14 @@ class Desk:
             reader.told.append(message)
         self.kv.check_invariants()
         self.runner.check_books(self.kv)
-        held = [s.stream for s in self.scheduler.running]
-        assert sorted(stream.id for stream in self.kv if stream.running) == sorted(s.id for s in held if s is not None)
+        held = [s.slot for s in self.scheduler.running]
+        assert sorted(slot.id for slot in self.kv if slot.running) == sorted(s.id for s in held if s is not None)
         return messages
 
     def cancel(self, group: Group) -> None:
         self.scheduler.cancel(group)
         assert not any(s.group is group for s in [*self.scheduler.running, *self.scheduler.waiting])
-        assert all(s.stream is None for s in group.sequences)
+        assert all(s.slot is None for s in group.sequences)
 
     def finish(self) -> None:
         for _ in range(2000):

@@ -13,7 +13,7 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 
-from afterword.engine.llama.kv import KVStreams
+from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.runner import Computed
 from afterword.engine.llama.sequence import Span
 
@@ -24,7 +24,7 @@ COMPANY, ALONE = "company", "alone"
 
 @dataclass(slots=True)
 class Cells:
-    """What one stream really holds."""
+    """What one slot really holds."""
 
     tokens: list[int] = field(default_factory=list)
     ways: list[str] = field(default_factory=list)
@@ -59,12 +59,12 @@ def n_in_company(ways: Sequence[str]) -> int:
 
 @dataclass(slots=True)
 class FakeRunner:
-    """Asserts the rules of every call; `calls` has each call's (stream, tokens, rows)."""
+    """Asserts the rules of every call; `calls` has each call's (slot, tokens, rows)."""
 
-    n_streams: int
+    n_slots: int
     n_vocab: int = N_VOCAB
     capacity: int = 3000
-    """Rows a stream can hold, those to be thrown away included."""
+    """Rows a slot can hold, those to be thrown away included."""
     can_cut: bool = True
     cells: list[Cells] = field(init=False)
     calls: list[list[tuple[int, int, int]]] = field(default_factory=list)
@@ -72,13 +72,13 @@ class FakeRunner:
     n_rests: int = 0
 
     def __post_init__(self) -> None:
-        self.cells = [Cells() for _ in range(self.n_streams)]
+        self.cells = [Cells() for _ in range(self.n_slots)]
 
     def forward(self, spans: Sequence[Span]) -> list[Computed]:
-        ids = [span.sequence.stream_id for span in spans]
+        ids = [span.sequence.slot_id for span in spans]
         self.calls.append([(i, span.n, span.n_rows) for i, span in zip(ids, spans, strict=True)])
         assert spans, "a call has rows"
-        assert len(set(ids)) == len(ids), "a stream has one span"
+        assert len(set(ids)) == len(ids), "a slot has one span"
         assert len({span.n_rows for span in spans}) == 1, "unequal spans are computed apart"
         assert sum(span.n_rows for span in spans) <= BATCH_ROWS
         if not self.can_cut:
@@ -86,7 +86,7 @@ class FakeRunner:
         return [self._compute(span) for span in spans]
 
     def _compute(self, span: Span) -> Computed:
-        cells, sequence = self.cells[span.sequence.stream_id], span.sequence
+        cells, sequence = self.cells[span.sequence.slot_id], span.sequence
         assert span.start == len(cells.tokens), "positions are contiguous"
         assert span.start + span.n_rows <= self.capacity, "rows to be thrown away need a place too"
         assert span.outputs.shape == (span.n,)
@@ -107,10 +107,10 @@ class FakeRunner:
         self.copies.append((source, target, n))
         self.cells[target] = self.cells[source].first(n)
 
-    def truncate(self, stream: int, n: int) -> None:
-        assert n <= len(self.cells[stream].tokens)
-        assert self.can_cut or n in (0, len(self.cells[stream].tokens))
-        self.cells[stream] = self.cells[stream].first(n)
+    def truncate(self, slot: int, n: int) -> None:
+        assert n <= len(self.cells[slot].tokens)
+        assert self.can_cut or n in (0, len(self.cells[slot].tokens))
+        self.cells[slot] = self.cells[slot].first(n)
 
     def exchange(self, a: int, b: int, n_a: int, n_b: int) -> None:
         assert len(self.cells[a].tokens) >= n_a
@@ -120,13 +120,13 @@ class FakeRunner:
     def rest(self) -> None:
         self.n_rests += 1
 
-    def check_books(self, kv: KVStreams) -> None:
-        """Assert that the books say what the streams hold, and call exact what is: no less, no more.
+    def check_books(self, kv: KVSlots) -> None:
+        """Assert that the books say what the slots hold, and call exact what is: no less, no more.
 
-        A stream that nobody runs on may hold more than its books: it is cut to them before it is used again.
+        A slot that nobody runs on may hold more than its books: it is cut to them before it is used again.
         """
-        for stream, cells in zip(kv, self.cells, strict=True):
-            assert stream.tokens[: stream.n].tolist() == cells.tokens[: stream.n]
-            assert not stream.running or stream.n == len(cells.tokens)
+        for slot, cells in zip(kv, self.cells, strict=True):
+            assert slot.tokens[: slot.n].tolist() == cells.tokens[: slot.n]
+            assert not slot.running or slot.n == len(cells.tokens)
             # Without a second row that can be taken away again nothing is promised.
-            assert not self.can_cut or stream.n_exact == n_in_company(cells.ways[: stream.n])
+            assert not self.can_cut or slot.n_exact == n_in_company(cells.ways[: slot.n])

@@ -29,32 +29,32 @@ def model(tmp_path: Path) -> Iterator[LlamaModel]:
 
 @pytest.fixture
 def context(model: LlamaModel) -> Iterator[LlamaContext]:
-    opened = LlamaContext(model, n_streams=4, n_ctx_stream=512, n_batch=256, n_threads=1)
+    opened = LlamaContext(model, n_slots=4, n_ctx_slot=512, n_batch=256, n_threads=1)
     yield opened
     opened.close()
 
 
-def decode(context: LlamaContext, stream: int, start: int, tokens: list[int]) -> NDArray[np.float32]:
-    """Compute tokens of one stream; the logits after each."""
+def decode(context: LlamaContext, slot: int, start: int, tokens: list[int]) -> NDArray[np.float32]:
+    """Compute tokens of one slot; the logits after each."""
     n = len(tokens)
     return context.decode(
         np.array(tokens, dtype=np.int32),
         np.arange(start, start + n, dtype=np.int32),
-        np.full(n, stream, dtype=np.int32),
+        np.full(n, slot, dtype=np.int32),
         np.ones(n, dtype=np.int8),
     ).copy()
 
 
-def after(context: LlamaContext, stream: int) -> bytes:
-    """The bits of the logits of two tokens behind `TEXT` in a stream, which is left as it was."""
-    bits = decode(context, stream, len(TEXT), NEXT).tobytes()
-    context.truncate(stream, len(TEXT))
+def after(context: LlamaContext, slot: int) -> bytes:
+    """The bits of the logits of two tokens behind `TEXT` in a slot, which is left as it was."""
+    bits = decode(context, slot, len(TEXT), NEXT).tobytes()
+    context.truncate(slot, len(TEXT))
     return bits
 
 
 @pytest.fixture
 def expected(context: LlamaContext) -> bytes:
-    """What `after` gives for a stream that holds `TEXT`; stream 0 does."""
+    """What `after` gives for a slot that holds `TEXT`; slot 0 does."""
     decode(context, 0, 0, TEXT)
     return after(context, 0)
 
@@ -107,14 +107,14 @@ def test_position_out_of_order_is_an_error_not_an_answer(context: LlamaContext, 
         decode(context, 0, len(TEXT) - 2, NEXT)
 
 
-def test_length_is_that_of_each_stream(context: LlamaContext) -> None:
+def test_length_is_that_of_each_slot(context: LlamaContext) -> None:
     decode(context, 0, 0, TEXT)
     decode(context, 2, 0, NEXT)
     context.truncate(0, 7)
-    assert [context.length(stream) for stream in range(4)] == [7, 0, 2, 0]
+    assert [context.length(slot) for slot in range(4)] == [7, 0, 2, 0]
 
 
-def test_truncated_stream_goes_on_from_the_cut(context: LlamaContext, expected: bytes) -> None:
+def test_truncated_slot_goes_on_from_the_cut(context: LlamaContext, expected: bytes) -> None:
     decode(context, 0, len(TEXT), OTHER)
     assert context.truncate(0, len(TEXT))
     assert after(context, 0) == expected
@@ -129,7 +129,7 @@ def test_restored_snapshot_has_the_same_bits(context: LlamaContext, expected: by
 
 
 def test_closing_twice_is_harmless(model: LlamaModel) -> None:
-    context = LlamaContext(model, n_streams=1, n_ctx_stream=256, n_batch=64, n_threads=1)
+    context = LlamaContext(model, n_slots=1, n_ctx_slot=256, n_batch=64, n_threads=1)
     context.close()
     context.close()
     model.close()
@@ -138,7 +138,7 @@ def test_closing_twice_is_harmless(model: LlamaModel) -> None:
 
 @pytest.mark.skipif(not TASKS.is_dir(), reason="the threads of a process are counted in /proc, which Linux has")
 async def test_rest_gives_up_the_threads_that_computing_took(model: LlamaModel) -> None:
-    context = LlamaContext(model, n_streams=1, n_ctx_stream=512, n_batch=256, n_threads=2)
+    context = LlamaContext(model, n_slots=1, n_ctx_slot=512, n_batch=256, n_threads=2)
     # A team of its own: what earlier tests in this thread left is none of ours.
     context.rest()
     before = tasks()

@@ -16,7 +16,7 @@ from tests.fakes import Told, complete, eventually, generation_request, tell
 from afterword.engine.base import Capabilities
 from afterword.engine.events import Finished, PromptDone
 from afterword.engine.llama.engine import LlamaEngine
-from afterword.engine.llama.kv import KVStreams
+from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.runner import Computed
 from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.sequence import Group, Span
@@ -51,8 +51,8 @@ class GatedRunner:
     def copy(self, source: int, target: int, n: int) -> None:
         self.inner.copy(source, target, n)
 
-    def truncate(self, stream: int, n: int) -> None:
-        self.inner.truncate(stream, n)
+    def truncate(self, slot: int, n: int) -> None:
+        self.inner.truncate(slot, n)
 
     def exchange(self, a: int, b: int, n_a: int, n_b: int) -> None:
         self.inner.exchange(a, b, n_a, n_b)
@@ -78,8 +78,8 @@ class Bench:
             max_waiting=max_waiting,
         )
 
-    def _make_scheduler(self) -> tuple[Scheduler, KVStreams, Callable[[], None]]:
-        kv = KVStreams(self.runner.inner.n_streams, 3000)
+    def _make_scheduler(self) -> tuple[Scheduler, KVSlots, Callable[[], None]]:
+        kv = KVSlots(self.runner.inner.n_slots, 3000)
         return Scheduler(kv, self.runner, LogSoftmax(N_VOCAB)), kv, self._free
 
     def _free(self) -> None:

@@ -12,14 +12,14 @@ from tests.models.tiny import Tiny, write_tiny
 
 from afterword.defaults import DEFAULT_MODEL
 from afterword.engine.llama.binding import LlamaContext, LlamaModel
-from afterword.engine.llama.kv import Stream
+from afterword.engine.llama.kv import Slot
 from afterword.engine.llama.runner import LlamaRunner
 from afterword.engine.llama.sequence import Span
 from afterword.loading.embedded import model_file
 
 N_CELLS = 1024
-N_STREAMS = 4
-"""Streams for sequences; the context has one more, as with float weights."""
+N_SLOTS = 4
+"""Slots for sequences; the context has one more, as with float weights."""
 
 FLOATS = ("F32", "F16", "BF16")
 DEFAULT = pytest.param("default", marks=pytest.mark.model)
@@ -35,13 +35,13 @@ class Opened:
 
 @pytest.fixture(scope="module", params=[*FLOATS, "Q8_0", "Q4_0", DEFAULT])
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    """Five streams of one kind of weights."""
+    """Five slots of one kind of weights."""
     if request.param == "default":
         path = model_file(DEFAULT_MODEL.name)
     else:
         path = write_tiny(tmp_path_factory.mktemp("tiny"), Tiny(request.param))
     model = LlamaModel(path)
-    context = LlamaContext(model, n_streams=N_STREAMS + 1, n_ctx_stream=N_CELLS, n_batch=512, n_threads=1)
+    context = LlamaContext(model, n_slots=N_SLOTS + 1, n_ctx_slot=N_CELLS, n_batch=512, n_threads=1)
     yield Opened(context, model.float_weights)
     context.close()
     model.close()
@@ -49,15 +49,15 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def context(opened: Opened) -> LlamaContext:
-    """The module's context with empty streams."""
-    for stream in range(opened.context.n_streams):
-        opened.context.truncate(stream, 0)
+    """The module's context with empty slots."""
+    for slot in range(opened.context.n_slots):
+        opened.context.truncate(slot, 0)
     return opened.context
 
 
 @pytest.fixture
 def runner(opened: Opened, context: LlamaContext) -> LlamaRunner:
-    """A runner as an engine would have it, over the empty streams."""
+    """A runner as an engine would have it, over the empty slots."""
     return LlamaRunner(context, float_weights=opened.float_weights)
 
 
@@ -67,12 +67,12 @@ TOKENS, OTHERS = np.random.default_rng(0).integers(0, 256, (2, N_CELLS)).tolist(
 def decode(
     context: LlamaContext, *pieces: tuple[int, int, list[int]], outputs: list[int] | None = None
 ) -> NDArray[np.float32]:
-    """Decode (stream, start, tokens) pieces in one call; the logits after each token, or those asked for."""
+    """Decode (slot, start, tokens) pieces in one call; the logits after each token, or those asked for."""
     n = sum(len(tokens) for _, _, tokens in pieces)
     return context.decode(
         np.concatenate([np.array(tokens, dtype=np.int32) for _, _, tokens in pieces]),
         np.concatenate([np.arange(start, start + len(t), dtype=np.int32) for _, start, t in pieces]),
-        np.concatenate([np.full(len(t), stream, dtype=np.int32) for stream, _, t in pieces]),
+        np.concatenate([np.full(len(t), slot, dtype=np.int32) for slot, _, t in pieces]),
         np.ones(n, dtype=np.int8) if outputs is None else np.array(outputs, dtype=np.int8),
     )
 
@@ -82,11 +82,11 @@ def bits(logits: NDArray[np.float32]) -> list[bytes]:
     return [blake2b(row.tobytes(), digest_size=16).digest() for row in logits]
 
 
-def fill(context: LlamaContext, stream: int, cut: list[int], tokens: list[int]) -> list[bytes]:
+def fill(context: LlamaContext, slot: int, cut: list[int], tokens: list[int]) -> list[bytes]:
     """Compute the beginning of `tokens` in pieces of the lengths `cut`; the bits of all rows."""
     start, found = 0, []
     for n in cut:
-        found += bits(decode(context, (stream, start, tokens[start : start + n])))
+        found += bits(decode(context, (slot, start, tokens[start : start + n])))
         start += n
     return found
 
@@ -120,17 +120,17 @@ def test_pieces_have_the_same_bits_alone_and_beside_pieces(
     fill(context, 0, [84], TOKENS)
     alone = bits(decode(context, (0, 84, TOKENS[84 : 84 + n_rows])))
     context.truncate(0, 84)
-    for stream in others:
-        fill(context, stream, [50, 10 * stream], OTHERS)
-    pieces = [(stream, 50 + 10 * stream, OTHERS[300 : 300 + n_rows]) for stream in others]
+    for slot in others:
+        fill(context, slot, [50, 10 * slot], OTHERS)
+    pieces = [(slot, 50 + 10 * slot, OTHERS[300 : 300 + n_rows]) for slot in others]
     assert bits(decode(context, (0, 84, TOKENS[84 : 84 + n_rows]), *pieces))[:n_rows] == alone
 
 
-def single(stream: int, n: int, token: int) -> Span:
-    """The step of a sequence that holds n tokens on a stream and has just sampled one."""
+def single(slot: int, n: int, token: int) -> Span:
+    """The step of a sequence that holds n tokens on a slot and has just sampled one."""
     group, _ = Desk(1).add(ask((0,) * n))
     (sequence,) = group.sequences
-    sequence.stream = Stream(stream, np.zeros(0, dtype=np.int32))
+    sequence.slot = Slot(slot, np.zeros(0, dtype=np.int32))
     sequence.n_computed, sequence.last_token = n, token
     return Span(sequence, n, 1, 1, np.ones(1, dtype=np.int8))
 
@@ -138,61 +138,61 @@ def single(stream: int, n: int, token: int) -> Span:
 def sampled(
     runner: LlamaRunner, context: LlamaContext, lengths: dict[int, int], n_steps: int
 ) -> dict[int, list[bytes]]:
-    """Single rows behind the {stream: n} tokens of some streams, step by step together, and cut off again.
+    """Single rows behind the {slot: n} tokens of some slots, step by step together, and cut off again.
 
-    Each stream's tokens are the same whichever others there are.
+    Each slot's tokens are the same whichever others there are.
     """
-    found: dict[int, list[bytes]] = {stream: [] for stream in lengths}
+    found: dict[int, list[bytes]] = {slot: [] for slot in lengths}
     for step in range(n_steps):
-        spans = [single(stream, n + step, TOKENS[900 + 7 * stream + step]) for stream, n in lengths.items()]
+        spans = [single(slot, n + step, TOKENS[900 + 7 * slot + step]) for slot, n in lengths.items()]
         for computed in runner.forward(spans):
-            held = computed.span.sequence.stream
+            held = computed.span.sequence.slot
             assert held is not None
             found[held.id] += bits(computed.logits)
-    for stream, n in lengths.items():
-        assert context.length(stream) == n + n_steps
-        runner.truncate(stream, n)
+    for slot, n in lengths.items():
+        assert context.length(slot) == n + n_steps
+        runner.truncate(slot, n)
     return found
 
 
 LENGTHS = {0: 30, 1: 254, 2: 300, 3: 560}
-"""What the streams hold below: a short one, one that grows past 256 cells, and one beyond 512."""
+"""What the slots hold below: a short one, one that grows past 256 cells, and one beyond 512."""
 
 
 def test_single_rows_have_the_same_bits_alone_and_beside_others(runner: LlamaRunner, context: LlamaContext) -> None:
     alone: dict[int, list[bytes]] = {}
-    for stream, n in LENGTHS.items():
-        fill(context, stream, [n // 2, n - n // 2], TOKENS if stream % 2 == 0 else OTHERS)
-        alone |= sampled(runner, context, {stream: n}, 4)  # the stream next door is empty yet
-    for stream, n in LENGTHS.items():
-        assert sampled(runner, context, {stream: n}, 4)[stream] == alone[stream], "idle streams beside it"
+    for slot, n in LENGTHS.items():
+        fill(context, slot, [n // 2, n - n // 2], TOKENS if slot % 2 == 0 else OTHERS)
+        alone |= sampled(runner, context, {slot: n}, 4)  # the slot next door is empty yet
+    for slot, n in LENGTHS.items():
+        assert sampled(runner, context, {slot: n}, 4)[slot] == alone[slot], "idle slots beside it"
     for together in ((0, 1), (0, 2), (1, 3), (2, 3), (0, 2, 3), (0, 1, 2, 3)):
-        lengths = {stream: LENGTHS[stream] for stream in together}
-        assert sampled(runner, context, lengths, 4) == {stream: alone[stream] for stream in together}
+        lengths = {slot: LENGTHS[slot] for slot in together}
+        assert sampled(runner, context, lengths, 4) == {slot: alone[slot] for slot in together}
 
 
-@pytest.mark.parametrize("stream", range(N_STREAMS))
-def test_single_row_leaves_idle_streams_as_they_are(runner: LlamaRunner, context: LlamaContext, stream: int) -> None:
-    others = [other for other in range(N_STREAMS) if other != stream]
+@pytest.mark.parametrize("slot", range(N_SLOTS))
+def test_single_row_leaves_idle_slots_as_they_are(runner: LlamaRunner, context: LlamaContext, slot: int) -> None:
+    others = [other for other in range(N_SLOTS) if other != slot]
     for other in others:
         fill(context, other, [60, 40], OTHERS)
-    fill(context, stream, [50], TOKENS)
+    fill(context, slot, [50], TOKENS)
     before = [bytes(context.snapshot(other)) for other in others]
     expected = [goes_on(context, other, 100) for other in others]
-    sampled(runner, context, {stream: 50}, 3)
-    assert [context.length(other) for other in range(N_STREAMS + 1)] == [
-        *(50 if other == stream else 100 for other in range(N_STREAMS)),
+    sampled(runner, context, {slot: 50}, 3)
+    assert [context.length(other) for other in range(N_SLOTS + 1)] == [
+        *(50 if other == slot else 100 for other in range(N_SLOTS)),
         0,
     ]
     assert [goes_on(context, other, 100) for other in others] == expected
     assert [bytes(context.snapshot(other)) for other in others] == before
 
 
-def prompt_piece(stream: int, start: int, n: int, n_rows: int, *, last: bool) -> Span:
+def prompt_piece(slot: int, start: int, n: int, n_rows: int, *, last: bool) -> Span:
     """n tokens of a prompt in `n_rows` rows; `last` asks for the logits after its end only, else all are wanted."""
     group, _ = Desk(1).add(ask(tuple(TOKENS)))
     (sequence,) = group.sequences
-    sequence.stream, sequence.n_computed = Stream(stream, np.zeros(0, dtype=np.int32)), start
+    sequence.slot, sequence.n_computed = Slot(slot, np.zeros(0, dtype=np.int32)), start
     outputs = np.ones(n, dtype=np.int8)
     outputs[: n - 1] = not last
     return Span(sequence, start, n, n_rows, outputs)
@@ -220,10 +220,10 @@ def test_last_row_has_the_same_bits_however_many_are_put_out(runner: LlamaRunner
     assert bits(last.logits) == [expected]
 
 
-def goes_on(context: LlamaContext, stream: int, n: int) -> list[bytes]:
-    """The bits of the logits after two more tokens behind the n of a stream, which is left as it was."""
-    found = bits(decode(context, (stream, n, TOKENS[n : n + 2])))
-    context.truncate(stream, n)
+def goes_on(context: LlamaContext, slot: int, n: int) -> list[bytes]:
+    """The bits of the logits after two more tokens behind the n of a slot, which is left as it was."""
+    found = bits(decode(context, (slot, n, TOKENS[n : n + 2])))
+    context.truncate(slot, n)
     return found
 
 
@@ -234,10 +234,10 @@ def test_copies_keep_bits(runner: LlamaRunner, context: LlamaContext, n: int) ->
     decode(context, (1, n, OTHERS[:50]))
     for target in (0, 2, 3):
         runner.copy(1, target, n)
-    assert [goes_on(context, stream, n) for stream in (0, 2, 3)] == [expected] * 3
+    assert [goes_on(context, slot, n) for slot in (0, 2, 3)] == [expected] * 3
 
 
-def test_exchanged_streams_keep_bits(runner: LlamaRunner, context: LlamaContext) -> None:
+def test_exchanged_slots_keep_bits(runner: LlamaRunner, context: LlamaContext) -> None:
     fill(context, 0, [64, 36], TOKENS)
     fill(context, 2, [64, 64, 22], TOKENS)
     expected = goes_on(context, 0, 100), goes_on(context, 2, 150)
@@ -254,7 +254,7 @@ def test_exchange_right_after_a_copy_moves_the_copy(runner: LlamaRunner, context
     assert goes_on(context, 1, 400) == expected
 
 
-def test_copy_from_a_stream_that_was_just_copied_to_takes_its_new_content(
+def test_copy_from_a_slot_that_was_just_copied_to_takes_its_new_content(
     runner: LlamaRunner, context: LlamaContext
 ) -> None:
     fill(context, 0, [64, 36], OTHERS)

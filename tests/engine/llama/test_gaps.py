@@ -5,43 +5,43 @@ from tests.engine.llama.desk import Desk, ask, words
 from tests.engine.llama.fake_runner import COMPANY, FakeRunner
 
 from afterword.engine.llama.gaps import close_gap
-from afterword.engine.llama.kv import KVStreams, Placement
+from afterword.engine.llama.kv import KVSlots, Placement
 from afterword.engine.llama.sequence import Sequence
 
-N_STREAMS = 12
+N_SLOTS = 12
 
 
 class Row:
-    """Sequences of 40 tokens on chosen streams."""
+    """Sequences of 40 tokens on chosen slots."""
 
     def __init__(self, ids: list[int], *, max_tokens: int = 100, n_kept: int = 0) -> None:
-        self.kv = KVStreams(N_STREAMS, 300)
-        self.runner = FakeRunner(N_STREAMS)
+        self.kv = KVSlots(N_SLOTS, 300)
+        self.runner = FakeRunner(N_SLOTS)
         self.moves: list[tuple[int, int]] = []
-        for number in range(N_STREAMS):
+        for number in range(N_SLOTS):
             if number in ids or number < n_kept:
                 self._fill(number)
         self.sequences = [self._sequence(number, max_tokens) for number in ids]
-        for stream in self.kv:
-            if stream.running and stream.id not in ids:
-                self.kv.close(stream)
+        for slot in self.kv:
+            if slot.running and slot.id not in ids:
+                self.kv.close(slot)
 
     def _fill(self, number: int) -> None:
-        stream = self.kv.stream(number)
-        self.kv.open(Placement(stream, 0, None))
-        self.kv.append(stream, words(40, number % 8), exact=True)
+        slot = self.kv.slot(number)
+        self.kv.open(Placement(slot, 0, None))
+        self.kv.append(slot, words(40, number % 8), exact=True)
         for token in words(40, number % 8):
             self.runner.cells[number].append(token, COMPANY)
 
     def _sequence(self, number: int, max_tokens: int) -> Sequence:
         group, _ = Desk(1).add(ask(words(40, number % 8), max_tokens=max_tokens))
         (sequence,) = group.sequences
-        sequence.stream, sequence.n_computed = self.kv.stream(number), 40
+        sequence.slot, sequence.n_computed = self.kv.slot(number), 40
         return sequence
 
     @property
     def ids(self) -> list[int]:
-        return sorted(s.stream_id for s in self.sequences)
+        return sorted(s.slot_id for s in self.sequences)
 
     def close(self) -> list[int]:
         before = self.ids
@@ -75,7 +75,7 @@ def test_one_move_a_step(ids: list[int], after: list[int]) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sets(st.integers(0, N_STREAMS - 1)), st.integers(0, N_STREAMS))
+@given(st.sets(st.integers(0, N_SLOTS - 1)), st.integers(0, N_SLOTS))
 def test_repeated_moves_end_with_one_run(ids: set[int], n_kept: int) -> None:
     row = Row(sorted(ids), n_kept=n_kept)
     runs = n_runs(row.ids)
@@ -104,8 +104,8 @@ def test_who_is_about_to_end_stays(max_tokens: int, after: list[int]) -> None:
 def test_a_longer_sequence_needs_more_steps_to_be_worth_a_move() -> None:
     for max_tokens, after in ((5, [0, 1]), (4, [0, 2])):
         row = Row([0, 2], max_tokens=max_tokens)
-        stream = row.kv.stream(2)
-        row.kv.append(stream, [1] * 220, exact=True)
+        slot = row.kv.slot(2)
+        row.kv.append(slot, [1] * 220, exact=True)
         for _ in range(220):
             row.runner.cells[2].append(1, COMPANY)
         assert row.close() == after
@@ -116,5 +116,5 @@ def test_kept_tokens_of_a_hole_change_places_with_the_sequence() -> None:
     kept, moved = row.runner.cells[1].tokens, row.runner.cells[2].tokens
     assert row.close() == [0, 1]
     assert (row.runner.cells[1].tokens, row.runner.cells[2].tokens) == (moved, kept)
-    assert (row.kv.stream(1).running, row.kv.stream(2).running) == (True, False)
-    assert row.kv.stream(2).n == 40
+    assert (row.kv.slot(1).running, row.kv.slot(2).running) == (True, False)
+    assert row.kv.slot(2).n == 40

@@ -6,32 +6,30 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.engine.llama.desk import words
 from tests.engine.llama.fake_runner import ALONE, COMPANY, n_in_company
 
-from afterword.engine.llama.kv import Demand, KVStreams, Placement, Reuse, ScoreRow, Stream, common_prefix
+from afterword.engine.llama.kv import Demand, KVSlots, Placement, Reuse, ScoreRow, Slot, common_prefix
 
 
 def demand(prompt: tuple[int, ...], *, reproducible: bool = True, score_top: int | None = None) -> Demand:
     return Demand(np.array(prompt, dtype=np.int32), reproducible, score_top)
 
 
-def fill(
-    kv: KVStreams, stream_id: int, tokens: tuple[int, ...], *, running: bool = False, exact: bool = True
-) -> Stream:
-    """Let a stream hold tokens that were computed as a prompt or, if not `exact`, sampled."""
-    stream = kv.stream(stream_id)
-    kv.open(Placement(stream, 0, None))
-    kv.append(stream, tokens, exact=exact)
+def fill(kv: KVSlots, slot_id: int, tokens: tuple[int, ...], *, running: bool = False, exact: bool = True) -> Slot:
+    """Let a slot hold tokens that were computed as a prompt or, if not `exact`, sampled."""
+    slot = kv.slot(slot_id)
+    kv.open(Placement(slot, 0, None))
+    kv.append(slot, tokens, exact=exact)
     if not running:
-        kv.close(stream)
-    return stream
+        kv.close(slot)
+    return slot
 
 
-def where(kv: KVStreams, asked: Demand) -> tuple[int, int, int | None] | None:
-    """(stream, tokens reused, source of a copy) for a demand."""
+def where(kv: KVSlots, asked: Demand) -> tuple[int, int, int | None] | None:
+    """(slot, tokens reused, source of a copy) for a demand."""
     placement = kv.place(kv.best_reuse(asked))
     if placement is None:
         return None
     source = placement.copy_from
-    return placement.stream.id, placement.n_reused, None if source is None else source.id
+    return placement.slot.id, placement.n_reused, None if source is None else source.id
 
 
 @pytest.mark.parametrize(
@@ -53,11 +51,11 @@ def where(kv: KVStreams, asked: Demand) -> tuple[int, int, int | None] | None:
 def test_reproducible_demand_takes_what_it_would_have_computed(
     prompt: tuple[int, ...], reproducible: bool, n: int
 ) -> None:
-    kv = KVStreams(1, 300)
-    stream = fill(kv, 0, words(60), running=True)
-    kv.append(stream, words(90)[60:], exact=False)
+    kv = KVSlots(1, 300)
+    slot = fill(kv, 0, words(60), running=True)
+    kv.append(slot, words(90)[60:], exact=False)
     reuse = kv.best_reuse(demand(prompt, reproducible=reproducible))
-    assert reuse == (Reuse(stream, n) if n else None)
+    assert reuse == (Reuse(slot, n) if n else None)
 
 
 @pytest.mark.parametrize(
@@ -75,12 +73,12 @@ def test_common_prefix(a: tuple[int, ...], b: tuple[int, ...], n: int) -> None:
     assert common_prefix(np.array(a, dtype=np.int32), np.array(b, dtype=np.int32)) == n
 
 
-def scored_stream(kv: KVStreams, prompt: tuple[int, ...], *, k: int = 3, n_rows: int | None = None) -> Stream:
-    """A stream whose prompt was scored, all of it or its first rows."""
-    stream = fill(kv, 0, prompt)
+def scored_slot(kv: KVSlots, prompt: tuple[int, ...], *, k: int = 3, n_rows: int | None = None) -> Slot:
+    """A slot whose prompt was scored, all of it or its first rows."""
+    slot = fill(kv, 0, prompt)
     for i in range(len(prompt) - 1 if n_rows is None else n_rows):
-        stream.rows[i] = ScoreRow(prompt[i + 1], -1.0, np.arange(k, dtype=np.int32), np.full(k, -1.0))
-    return stream
+        slot.rows[i] = ScoreRow(prompt[i + 1], -1.0, np.arange(k, dtype=np.int32), np.full(k, -1.0))
+    return slot
 
 
 @pytest.mark.parametrize(
@@ -97,24 +95,24 @@ def scored_stream(kv: KVStreams, prompt: tuple[int, ...], *, k: int = 3, n_rows:
     ],
 )
 def test_scored_demand_reuses_as_far_as_its_rows_are_known(asked: Demand, n_rows: int, n: int) -> None:
-    kv = KVStreams(1, 200)
-    scored_stream(kv, words(100), n_rows=n_rows)
+    kv = KVSlots(1, 200)
+    scored_slot(kv, words(100), n_rows=n_rows)
     reuse = kv.best_reuse(asked)
     assert (0 if reuse is None else reuse.n) == n
 
 
 def test_score_rows_of_sampled_tokens_are_not_for_reproducible_demands() -> None:
-    kv = KVStreams(1, 200)
-    stream = scored_stream(kv, words(100))
-    stream.n_exact = 40
-    assert kv.best_reuse(demand(words(100), score_top=1)) == Reuse(stream, 40)
-    assert kv.best_reuse(demand(words(100), score_top=1, reproducible=False)) == Reuse(stream, 99)
+    kv = KVSlots(1, 200)
+    slot = scored_slot(kv, words(100))
+    slot.n_exact = 40
+    assert kv.best_reuse(demand(words(100), score_top=1)) == Reuse(slot, 40)
+    assert kv.best_reuse(demand(words(100), score_top=1, reproducible=False)) == Reuse(slot, 99)
 
 
 def test_rows_are_cut_and_copied_with_their_tokens() -> None:
-    kv = KVStreams(2, 200)
-    source = scored_stream(kv, words(100))
-    copy = kv.stream(1)
+    kv = KVSlots(2, 200)
+    source = scored_slot(kv, words(100))
+    copy = kv.slot(1)
     kv.open(Placement(copy, 60, source))
     assert copy.rows == source.rows[:60]
     kv.append(copy, [1, 2], exact=True)
@@ -125,7 +123,7 @@ def test_rows_are_cut_and_copied_with_their_tokens() -> None:
 
 
 def test_best_reuse_is_the_longest() -> None:
-    kv = KVStreams(4, 700)
+    kv = KVSlots(4, 700)
     fill(kv, 0, words(200))
     longest = fill(kv, 1, words(390))
     fill(kv, 2, (*words(300), *words(300, 1)))
@@ -135,115 +133,115 @@ def test_best_reuse_is_the_longest() -> None:
 
 
 def test_nothing_in_common_is_no_reuse() -> None:
-    kv = KVStreams(2, 300)
+    kv = KVSlots(2, 300)
     fill(kv, 0, words(200, 1))
     assert kv.best_reuse(demand(words(200))) is None
 
 
 def test_last_prompt_token_is_always_computed() -> None:
-    kv = KVStreams(1, 300)
+    kv = KVSlots(1, 300)
     fill(kv, 0, words(200))
     reuse = kv.best_reuse(demand(words(200)))
     assert reuse is not None
     assert reuse.n == 199
 
 
-def test_stream_that_loses_little_is_used_in_place() -> None:
-    kv = KVStreams(2, 300)
+def test_slot_that_loses_little_is_used_in_place() -> None:
+    kv = KVSlots(2, 300)
     fill(kv, 0, words(100))
     assert where(kv, demand((*words(36), 64))) == (0, 36, None)  # 64 tokens lost
 
 
-def test_stream_worth_keeping_is_copied() -> None:
-    kv = KVStreams(2, 300)
+def test_slot_worth_keeping_is_copied() -> None:
+    kv = KVSlots(2, 300)
     fill(kv, 0, words(100))
     assert where(kv, demand((*words(35), 64))) == (1, 35, 0)  # 65 tokens would be lost
 
 
-def test_running_stream_is_copied() -> None:
-    kv = KVStreams(3, 300)
+def test_running_slot_is_copied() -> None:
+    kv = KVSlots(3, 300)
     fill(kv, 0, words(100), running=True)
     assert where(kv, demand(words(100))) == (1, 99, 0)
 
 
 @pytest.mark.parametrize(("n_shared", "place"), [(31, (1, 0, None)), (32, (1, 32, 0))])
 def test_short_prefix_is_computed_again_rather_than_copied(n_shared: int, place: tuple[int, int, int | None]) -> None:
-    kv = KVStreams(2, 300)
+    kv = KVSlots(2, 300)
     fill(kv, 0, words(100), running=True)
     assert where(kv, demand((*words(n_shared), 64, 64))) == place
 
 
 def test_short_prefix_in_its_place_goes_before_an_equal_one_that_would_have_to_be_copied() -> None:
-    kv = KVStreams(2, 300)
+    kv = KVSlots(2, 300)
     fill(kv, 0, (*words(10), *words(200, 1)))
     fill(kv, 1, (*words(10), *words(20, 2)))
     assert where(kv, demand((*words(10), *words(5, 3)))) == (1, 10, None)
 
 
 def test_short_prefix_in_place_is_reused() -> None:
-    kv = KVStreams(2, 300)
+    kv = KVSlots(2, 300)
     fill(kv, 0, words(40))
     assert where(kv, demand((*words(5), 64))) == (0, 5, None)
 
 
-def test_lowest_empty_stream_goes_first() -> None:
-    kv = KVStreams(4, 300)
+def test_lowest_empty_slot_goes_first() -> None:
+    kv = KVSlots(4, 300)
     fill(kv, 0, words(100), running=True)
     fill(kv, 1, words(100, 1))
     assert where(kv, demand(words(50, 2))) == (2, 0, None)
 
 
-def test_least_recently_used_stream_is_overwritten() -> None:
-    kv = KVStreams(3, 300)
-    for stream_id in (1, 2, 0):
-        fill(kv, stream_id, words(200, stream_id + 1))
+def test_least_recently_used_slot_is_overwritten() -> None:
+    kv = KVSlots(3, 300)
+    for slot_id in (1, 2, 0):
+        fill(kv, slot_id, words(200, slot_id + 1))
     assert where(kv, demand(words(50))) == (1, 0, None)
 
 
 def test_source_of_the_copy_is_overwritten_last() -> None:
-    kv = KVStreams(2, 300)
+    kv = KVSlots(2, 300)
     fill(kv, 0, words(127))  # least recently used, but it has the prefix
     fill(kv, 1, words(200, 1))
     assert where(kv, demand((*words(60), 64))) == (1, 60, 0)
 
 
-def test_source_is_cut_if_no_other_stream_is_left() -> None:
-    kv = KVStreams(2, 300)
+def test_source_is_cut_if_no_other_slot_is_left() -> None:
+    kv = KVSlots(2, 300)
     fill(kv, 0, words(200))
     fill(kv, 1, words(200, 1), running=True)
     asked = demand((*words(60), 64), reproducible=False)
     placement = kv.place(kv.best_reuse(asked))
-    assert placement == Placement(kv.stream(0), 60, None)
+    assert placement == Placement(kv.slot(0), 60, None)
     kv.open(placement)
-    assert (kv.stream(0).n, kv.stream(0).n_exact) == (60, 60)
+    assert (kv.slot(0).n, kv.slot(0).n_exact) == (60, 60)
 
 
-def test_no_stream_for_a_demand_while_all_run() -> None:
-    kv = KVStreams(1, 300)
+def test_no_slot_for_a_demand_while_all_run() -> None:
+    kv = KVSlots(1, 300)
     fill(kv, 0, words(100), running=True)
     assert where(kv, demand(words(100))) is None
 
 
 def test_copying_counts_as_use_of_the_source() -> None:
-    kv = KVStreams(3, 300)
+    kv = KVSlots(3, 300)
     fill(kv, 0, words(200))
     fill(kv, 1, words(200, 1))
-    kv.open(Placement(kv.stream(2), 100, kv.stream(0)))
+    kv.open(Placement(kv.slot(2), 100, kv.slot(0)))
     assert where(kv, demand(words(50, 2))) == (1, 0, None)
 
 
-def test_memory_that_cannot_be_cut_gives_whole_streams_only() -> None:
-    kv = KVStreams(2, 300, can_cut=False)
+def test_memory_that_cannot_be_cut_gives_whole_slots_only() -> None:
+    kv = KVSlots(2, 300, can_cut=False)
     fill(kv, 0, words(100))
     assert where(kv, demand((*words(99), 64, 64))) == (1, 0, None)
     assert where(kv, demand((*words(100), 64))) == (0, 100, None)
 
 
 def test_inexact_tokens_are_not_for_reproducible_demands() -> None:
-    kv = KVStreams(2, 300)
-    stream = fill(kv, 0, words(50), running=True)
-    kv.append(stream, words(60)[50:], exact=False)
-    kv.append(stream, words(70)[60:], exact=True)  # in company, but after sampled ones
+    kv = KVSlots(2, 300)
+    slot = fill(kv, 0, words(50), running=True)
+    kv.append(slot, words(60)[50:], exact=False)
+    kv.append(slot, words(70)[60:], exact=True)  # in company, but after sampled ones
     assert where(kv, demand(words(70))) == (1, 50, 0)
     assert where(kv, demand(words(70), reproducible=False)) == (1, 69, 0)
 
@@ -253,27 +251,17 @@ def test_inexact_tokens_are_not_for_reproducible_demands() -> None:
 )
 @pytest.mark.parametrize("copied", [True, False])
 def test_reused_prefix_is_as_exact_as_it_was(n_reused: int, n_exact: int, copied: bool) -> None:
-    kv = KVStreams(2, 300)
+    kv = KVSlots(2, 300)
     source = fill(kv, 0, words(50), running=True)
     kv.append(source, words(70)[50:], exact=False)
     kv.close(source)
-    target = kv.stream(1) if copied else source
+    target = kv.slot(1) if copied else source
     kv.open(Placement(target, n_reused, source if copied else None))
     assert (target.n, target.n_exact) == (n_reused, n_exact)
 
 
-def test_forgetting_spares_running_streams() -> None:
-    kv = KVStreams(2, 300)
-    fill(kv, 0, words(100), running=True)
-    fill(kv, 1, words(100))
-    assert (kv.n_running, kv.n_idle, kv.n_free) == (1, 1, 1)
-    kv.forget()
-    assert (kv.n_running, kv.n_idle, kv.n_free) == (1, 0, 1)
-    assert (kv.stream(0).n, kv.stream(1).n) == (100, 0)
-
-
 def test_exchange_moves_everything_but_the_number() -> None:
-    kv = KVStreams(2, 300)
+    kv = KVSlots(2, 300)
     first = fill(kv, 0, words(200), running=True)
     second = fill(kv, 1, words(130, 1), exact=False)
     used = (first.used_at, second.used_at)
@@ -286,11 +274,11 @@ def test_exchange_moves_everything_but_the_number() -> None:
 
 
 class Books(RuleBasedStateMachine):
-    """Random prompts come, grow, leave and change places; a list of (token, way) a stream says what is true."""
+    """Random prompts come, grow, leave and change places; a list of (token, way) a slot says what is true."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.kv = KVStreams(3, 700)
+        self.kv = KVSlots(3, 700)
         self.truth: list[list[tuple[int, str]]] = [[], [], []]
 
     @rule(
@@ -301,33 +289,33 @@ class Books(RuleBasedStateMachine):
     def claim(self, n: int, n_tail: int, reproducible: bool) -> None:
         asked = demand(words(n) + words(n_tail, 1), reproducible=reproducible)
         reuse = self.kv.best_reuse(asked)
-        most = max(self._n_saved(stream, asked) for stream in self.kv)
+        most = max(self._n_saved(slot, asked) for slot in self.kv)
         if reuse is not None:
-            assert reuse.n == self._n_lawful(self.truth[reuse.stream.id], asked)
-        assert (0 if reuse is None else self._n_saved(reuse.stream, asked)) == most
+            assert reuse.n == self._n_lawful(self.truth[reuse.slot.id], asked)
+        assert (0 if reuse is None else self._n_saved(reuse.slot, asked)) == most
         placement = self.kv.place(reuse)
         if placement is None:
             assert self.kv.n_free == 0
             return
-        stream, n_reused = placement.stream, placement.n_reused
+        slot, n_reused = placement.slot, placement.n_reused
         assert n_reused >= most
-        source = stream if placement.copy_from is None else placement.copy_from
+        source = slot if placement.copy_from is None else placement.copy_from
         kept = self.truth[source.id][:n_reused]
         self.kv.open(placement)
         assert [token for token, _ in kept] == asked.prompt[:n_reused].tolist()
         assert not reproducible or {way for _, way in kept} <= {COMPANY}
         rest = asked.prompt[n_reused:].tolist()
-        self.kv.append(stream, rest, exact=True)
-        self.truth[stream.id] = kept + [(token, COMPANY) for token in rest]
+        self.kv.append(slot, rest, exact=True)
+        self.truth[slot.id] = kept + [(token, COMPANY) for token in rest]
 
     @precondition(lambda self: self.kv.n_running > 0)
     @rule(data=st.data(), n=st.integers(1, 20))
     def sample(self, data: st.DataObject, n: int) -> None:
-        stream = self._pick_running(data)
-        n = min(n, 700 - stream.n)
-        start = stream.n
-        self.kv.append(stream, words(start + n)[start:], exact=False)
-        self.truth[stream.id] += [(token, ALONE) for token in words(start + n)[start:]]
+        slot = self._pick_running(data)
+        n = min(n, 700 - slot.n)
+        start = slot.n
+        self.kv.append(slot, words(start + n)[start:], exact=False)
+        self.truth[slot.id] += [(token, ALONE) for token in words(start + n)[start:]]
 
     @precondition(lambda self: self.kv.n_running > 0)
     @rule(data=st.data())
@@ -336,36 +324,29 @@ class Books(RuleBasedStateMachine):
 
     @rule(a=st.integers(0, 2), b=st.integers(0, 2))
     def change_places(self, a: int, b: int) -> None:
-        self.kv.exchange(self.kv.stream(a), self.kv.stream(b))
+        self.kv.exchange(self.kv.slot(a), self.kv.slot(b))
         self.truth[a], self.truth[b] = self.truth[b], self.truth[a]
-
-    @rule()
-    def forget(self) -> None:
-        self.kv.forget()
-        for stream in self.kv:
-            if not stream.running:
-                self.truth[stream.id] = []
 
     @invariant()
     def books_are_true(self) -> None:
         self.kv.check_invariants()
-        for stream in self.kv:
-            truth = self.truth[stream.id]
-            assert stream.tokens[: stream.n].tolist() == [token for token, _ in truth]
-            assert stream.n_exact == n_in_company([way for _, way in truth])
+        for slot in self.kv:
+            truth = self.truth[slot.id]
+            assert slot.tokens[: slot.n].tolist() == [token for token, _ in truth]
+            assert slot.n_exact == n_in_company([way for _, way in truth])
 
-    def _pick_running(self, data: st.DataObject) -> Stream:
-        return data.draw(st.sampled_from([stream for stream in self.kv if stream.running]))
+    def _pick_running(self, data: st.DataObject) -> Slot:
+        return data.draw(st.sampled_from([slot for slot in self.kv if slot.running]))
 
-    def _n_saved(self, stream: Stream, asked: Demand) -> int:
-        """What using a stream saves: a prefix in its place, or one that is worth a copy."""
-        truth = self.truth[stream.id]
+    def _n_saved(self, slot: Slot, asked: Demand) -> int:
+        """What using a slot saves: a prefix in its place, or one that is worth a copy."""
+        truth = self.truth[slot.id]
         n = self._n_lawful(truth, asked)
-        in_place = not stream.running and len(truth) - n <= 64
+        in_place = not slot.running and len(truth) - n <= 64
         return n if in_place or n >= 32 else 0
 
     def _n_lawful(self, truth: list[tuple[int, str]], asked: Demand) -> int:
-        """Tokens of a stream that the demand could use, counted one by one."""
+        """Tokens of a slot that the demand could use, counted one by one."""
         n = 0
         for (token, way), own in zip(truth, asked.prompt[:-1].tolist(), strict=False):
             if token != own or (asked.reproducible and way == ALONE):

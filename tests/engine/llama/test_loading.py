@@ -75,11 +75,11 @@ def test_context_beyond_the_budget_is_refused_with_both_sizes(whole: Path, tmp_p
     assert "budget is 8 MiB" in said
 
 
-async def test_streams_are_as_many_as_the_budget_holds(whole: Path, tmp_path: Path) -> None:
+async def test_slots_are_as_many_as_the_budget_holds(whole: Path, tmp_path: Path) -> None:
     roomy = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, None, tmp_path))
     tight = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, int(10.5 * 2**20), tmp_path))
     assert roomy.capabilities.n_streams == 8
-    # Of 10.5 MiB, buffers and weights take 9; a stream takes a quarter, and float weights need one more.
+    # Of 10.5 MiB, buffers and weights take 9; a slot takes a quarter, and float weights need one more.
     assert tight.capabilities.n_streams == 5
     assert tight.capabilities.context == 1000
     await roomy.aclose()

@@ -25,8 +25,8 @@ def test_cells_come_in_blocks_with_one_to_spare(context: int, n: int) -> None:
         pytest.param(1000, 4, None, Share(1000, 4, FIXED + 4 * 1024 * KIB), id="context-asked-for"),
         pytest.param(16000, 1, None, Share(16000, 1, FIXED + 16128 * KIB), id="more-than-it-was-trained-with"),
         pytest.param(1000, 4, FIXED + 4 * MIB, Share(1000, 4, FIXED + 4 * MIB), id="exactly-enough"),
-        pytest.param(1000, 4, FIXED + 4 * MIB - 1, Share(1000, 3, FIXED + 3 * MIB), id="one-stream-less"),
-        pytest.param(1000, 4, FIXED + 1 * MIB, Share(1000, 1, FIXED + MIB), id="one-stream"),
+        pytest.param(1000, 4, FIXED + 4 * MIB - 1, Share(1000, 3, FIXED + 3 * MIB), id="one-slot-less"),
+        pytest.param(1000, 4, FIXED + 1 * MIB, Share(1000, 1, FIXED + MIB), id="one-slot"),
         pytest.param(1000, 2, FIXED + 90 * MIB, Share(1000, 2, FIXED + 2 * MIB), id="no-more-than-asked-for"),
         pytest.param(None, 4, FIXED + 1 * MIB, Share(1023, 1, FIXED + MIB), id="default-context-is-shortened"),
         pytest.param(None, 4, FIXED + 256 * KIB, Share(255, 1, FIXED + 256 * KIB), id="shortest-context"),
@@ -62,6 +62,6 @@ def test_what_is_shared_out_fits_the_budget(context: int | None, parallel: int, 
     except ConfigurationError:
         assert budget < FIXED + cells(1 if context is None else context) * KIB
         return
-    assert 1 <= share.n_streams <= parallel
+    assert 1 <= share.n_slots <= parallel
     assert context is None or share.context == context
-    assert share.total == FIXED + share.n_streams * cells(share.context) * KIB <= budget
+    assert share.total == FIXED + share.n_slots * cells(share.context) * KIB <= budget

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tests.engine.llama.desk import Desk, ask, words
 
 from afterword.engine.llama.binding import LlamaContext
-from afterword.engine.llama.kv import Stream
+from afterword.engine.llama.kv import Slot
 from afterword.engine.llama.runner import LlamaRunner
 from afterword.engine.llama.sequence import Span
 
@@ -18,39 +18,39 @@ PROMPT = words(1200)
 
 @dataclass(slots=True)
 class FakeContext:
-    """Writes down what it is asked; the logits of a row are its (stream, position)."""
+    """Writes down what it is asked; the logits of a row are its (slot, position)."""
 
     can_cut: bool = True
     lengths: dict[int, int] = field(default_factory=dict)
-    """Tokens of streams that hold any."""
+    """Tokens of slots that hold any."""
     log: list[tuple[object, ...]] = field(default_factory=list)
     rows: list[tuple[int, int, int]] = field(default_factory=list)
-    """(stream, position, token) of the latest call."""
+    """(slot, position, token) of the latest call."""
     outputs: list[int] = field(default_factory=list)
 
     def decode(
-        self, tokens: list[int], positions: list[int], streams: list[int], outputs: list[int]
+        self, tokens: list[int], positions: list[int], slots: list[int], outputs: list[int]
     ) -> NDArray[np.float32]:
         assert set(outputs) <= {0, 1}
         self.log.append(("decode", len(tokens)))
-        self.rows = list(zip(streams, positions, tokens, strict=True))
+        self.rows = list(zip(slots, positions, tokens, strict=True))
         self.outputs = outputs
-        put_out = zip(streams, positions, outputs, strict=True)
-        return np.array([(stream, position) for stream, position, output in put_out if output], dtype=np.float32)
+        put_out = zip(slots, positions, outputs, strict=True)
+        return np.array([(slot, position) for slot, position, output in put_out if output], dtype=np.float32)
 
-    def length(self, stream: int) -> int:
-        return self.lengths.get(stream, 0)
+    def length(self, slot: int) -> int:
+        return self.lengths.get(slot, 0)
 
-    def truncate(self, stream: int, n: int) -> bool:
-        self.log.append(("truncate", stream, n))
+    def truncate(self, slot: int, n: int) -> bool:
+        self.log.append(("truncate", slot, n))
         return self.can_cut
 
-    def snapshot(self, stream: int) -> "ctypes.Array[ctypes.c_uint8]":
-        self.log.append(("snapshot", stream))
-        return (ctypes.c_uint8 * 1)(stream)
+    def snapshot(self, slot: int) -> "ctypes.Array[ctypes.c_uint8]":
+        self.log.append(("snapshot", slot))
+        return (ctypes.c_uint8 * 1)(slot)
 
-    def restore(self, stream: int, data: "ctypes.Array[ctypes.c_uint8]") -> None:
-        self.log.append(("restore", stream, data[0]))
+    def restore(self, slot: int, data: "ctypes.Array[ctypes.c_uint8]") -> None:
+        self.log.append(("restore", slot, data[0]))
 
 
 class Bench:
@@ -68,26 +68,26 @@ class Bench:
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """(stream, position) of each row of the latest call."""
-        return [(stream, position) for stream, position, _ in self.context.rows]
+        """(slot, position) of each row of the latest call."""
+        return [(slot, position) for slot, position, _ in self.context.rows]
 
     @property
     def cuts(self) -> list[tuple[int, int]]:
-        """(stream, tokens that stay) of everything that was cut."""
+        """(slot, tokens that stay) of everything that was cut."""
         return [(int(str(entry[1])), int(str(entry[2]))) for entry in self.context.log if entry[0] == "truncate"]
 
 
-def span(stream: int, start: int, n: int = 1, *, n_rows: int | None = None, wanted: tuple[int, ...] = (-1,)) -> Span:
-    """A piece of `PROMPT` on a stream; `wanted` are the rows in it whose logits are needed."""
+def span(slot: int, start: int, n: int = 1, *, n_rows: int | None = None, wanted: tuple[int, ...] = (-1,)) -> Span:
+    """A piece of `PROMPT` on a slot; `wanted` are the rows in it whose logits are needed."""
     group, _ = Desk(1).add(ask(PROMPT))
     (sequence,) = group.sequences
-    sequence.stream, sequence.n_computed = Stream(stream, np.zeros(0, dtype=np.int32)), start
+    sequence.slot, sequence.n_computed = Slot(slot, np.zeros(0, dtype=np.int32)), start
     outputs = np.zeros(n, dtype=np.int8)
     outputs[list(wanted)] = 1
     return Span(sequence, start, n, n if n_rows is None else n_rows, outputs)
 
 
-def test_rows_go_in_ascending_stream_order_and_come_back_in_the_order_asked() -> None:
+def test_rows_go_in_ascending_slot_order_and_come_back_in_the_order_asked() -> None:
     bench = Bench()
     assert bench.forward(span(3, 100, 2), span(1, 7, 2), span(2, 50, 2)) == [[[3, 101]], [[1, 8]], [[2, 51]]]
     assert bench.places == [(1, 7), (1, 8), (2, 50), (2, 51), (3, 100), (3, 101)]
@@ -168,7 +168,7 @@ def test_float_weights_get_a_visitor_next_door_for_a_row_alone_in_its_micro_batc
     results = bench.forward(*spans)
     assert bench.places == places
     assert bench.cuts == cuts
-    assert results == [[[each.sequence.stream_id, each.start + each.n - 1]] for each in spans]
+    assert results == [[[each.sequence.slot_id, each.start + each.n - 1]] for each in spans]
 
 
 def test_visitor_is_a_token_of_the_vocabulary_and_put_out() -> None:
@@ -197,7 +197,7 @@ def test_float_weights_never_put_out_a_single_row(spans: list[Span], outputs: li
     assert bench.context.outputs == outputs
     for each, logits in zip(spans, results, strict=True):
         wanted = np.flatnonzero(each.outputs) + each.start
-        assert logits == [[each.sequence.stream_id, position] for position in wanted]
+        assert logits == [[each.sequence.slot_id, position] for position in wanted]
 
 
 def test_quantised_weights_put_out_what_is_wanted() -> None:
@@ -230,7 +230,7 @@ def test_copies_from_one_source_take_its_snapshot_once() -> None:
         pytest.param(lambda bench: bench.forward(span(5, 0, 2)), id="computed"),
     ],
 )
-def test_snapshot_is_taken_again_once_its_stream_may_have_changed(change: Callable[[Bench], object]) -> None:
+def test_snapshot_is_taken_again_once_its_slot_may_have_changed(change: Callable[[Bench], object]) -> None:
     bench = Bench()
     bench.runner.copy(0, 1, 100)
     change(bench)
@@ -239,21 +239,21 @@ def test_snapshot_is_taken_again_once_its_stream_may_have_changed(change: Callab
     assert ("snapshot", 0) in bench.context.log
 
 
-def test_exchange_restores_each_stream_in_the_other_s_place() -> None:
+def test_exchange_restores_each_slot_in_the_other_s_place() -> None:
     bench = Bench()
     bench.runner.exchange(2, 5, 10, 20)
     assert bench.context.log[:2] == [("snapshot", 2), ("snapshot", 5)]
     assert bench.context.log[-2:] == [("restore", 5, 2), ("restore", 2, 5)]
 
 
-def test_exchange_with_an_empty_stream_is_a_move() -> None:
+def test_exchange_with_an_empty_slot_is_a_move() -> None:
     bench = Bench()
     bench.runner.exchange(2, 1, 10, 0)
     assert bench.context.log == [("snapshot", 2), ("truncate", 2, 0), ("truncate", 1, 0), ("restore", 1, 2)]
 
 
 def test_memory_that_refuses_to_be_cut_is_an_error() -> None:
-    with pytest.raises(RuntimeError, match="stream 3 to 7"):
+    with pytest.raises(RuntimeError, match="slot 3 to 7"):
         Bench(can_cut=False).runner.truncate(3, 7)
 
 
@@ -264,5 +264,5 @@ def test_memory_that_refuses_to_be_cut_is_an_error() -> None:
 def test_rows_that_cannot_be_cut_off_again_are_an_error(float_weights: bool, piece: Span) -> None:
     bench = Bench(float_weights=float_weights, can_cut=False)
     bench.context.lengths[3] = 7
-    with pytest.raises(RuntimeError, match="stream 3 to 7"):
+    with pytest.raises(RuntimeError, match="slot 3 to 7"):
         bench.forward(piece)

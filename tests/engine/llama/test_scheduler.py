@@ -96,8 +96,8 @@ def assert_same(reading: Reading, alone: Reading, *, left: bool) -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(plays(), st.integers(1, 6))
-def test_answers_of_a_reproducible_request_do_not_depend_on_the_others(played: list[Job], n_streams: int) -> None:
-    desk = Desk(n_streams, capacity=CAPACITY)
+def test_answers_of_a_reproducible_request_do_not_depend_on_the_others(played: list[Job], n_slots: int) -> None:
+    desk = Desk(n_slots, capacity=CAPACITY)
     readings = play(desk, played)
     assert desk.kv.n_running == 0
     for job, reading in zip(played, readings, strict=True):
@@ -112,8 +112,8 @@ def test_answers_of_a_reproducible_request_do_not_depend_on_the_others(played: l
 
 @settings(max_examples=30, deadline=None)
 @given(plays(), st.integers(1, 4))
-def test_memory_that_cannot_be_cut_is_never_filled_up_and_everybody_finishes(played: list[Job], n_streams: int) -> None:
-    desk = Desk(n_streams, capacity=CAPACITY, can_cut=False)
+def test_memory_that_cannot_be_cut_is_never_filled_up_and_everybody_finishes(played: list[Job], n_slots: int) -> None:
+    desk = Desk(n_slots, capacity=CAPACITY, can_cut=False)
     readings = play(desk, played)
     assert desk.kv.n_running == 0
     for job, reading in zip(played, readings, strict=True):
@@ -157,7 +157,7 @@ def test_candidates_share_one_prefill() -> None:
     assert len({tuple(reading.tokens(index)) for index in range(8)}) == 8
 
 
-def test_more_candidates_than_streams_take_turns() -> None:
+def test_more_candidates_than_slots_take_turns() -> None:
     desk = Desk(2)
     few = desk.complete(ask(words(200), n_candidates=5, max_tokens=3))
     assert desk.scheduler.counters.prefill_tokens == 200 + 4
@@ -193,7 +193,7 @@ def test_seeded_request_does_not_wait_for_what_it_may_not_use() -> None:
     desk = Desk(2)
     said = desk.complete(ask(words(100), max_tokens=150, reproducible=False)).listed(0)
     longer = words(100) + tuple(token.id for token in said)
-    # Goes on behind 149 sampled tokens, so nothing of its stream beyond the first 100 tokens is exact.
+    # Goes on behind 149 sampled tokens, so nothing of its slot beyond the first 100 tokens is exact.
     _, free = desk.add(ask(longer + words(2000, 1), max_tokens=1, reproducible=False))
     desk.step()
     _, seeded = desk.add(ask(longer + words(1000, 1), max_tokens=1))
@@ -216,7 +216,7 @@ def test_nobody_waits_for_a_prefix_that_has_gone_by() -> None:
     desk = Desk(2, can_cut=False)
     desk.add(ask(words(2000), max_tokens=1))
     desk.step()
-    # 200 tokens in common, but that stream holds 256 by now and cannot be copied in part.
+    # 200 tokens in common, but that slot holds 256 by now and cannot be copied in part.
     _, reading = desk.add(ask(words(200) + words(50, 1), max_tokens=1))
     desk.step()
     assert reading.finished(0) is not None
@@ -285,7 +285,7 @@ def test_error_while_candidates_share_a_step_is_told_once() -> None:
     assert sum(isinstance(message, AfterwordError) for message in spoiled.told) == 1
 
 
-def test_cancelled_group_frees_its_streams_and_leaves_its_tokens_to_others() -> None:
+def test_cancelled_group_frees_its_slots_and_leaves_its_tokens_to_others() -> None:
     desk = Desk(2)
     group, _ = desk.add(ask(words(400), n_candidates=2, max_tokens=1000))
     for _ in range(10):
@@ -378,13 +378,13 @@ def test_oldest_and_shortest_prompt_take_turns() -> None:
     assert leads[:6] == [0, 2, 0, 2, 0, 2]
 
 
-def test_streams_that_sample_lie_side_by_side_while_prompts_of_similar_length_are_read() -> None:
+def test_slots_that_sample_lie_side_by_side_while_prompts_of_similar_length_are_read() -> None:
     desk = Desk(8)
     for book, n in enumerate((139, 120, 130, 125, 133, 121, 138, 127)):
         desk.add(ask(words(n, book), max_tokens=40))
     while any(s.prefilling for s in [*desk.scheduler.waiting, *desk.scheduler.running]):
         desk.step()
-    sampled = [sorted(stream for stream, _, _ in call) for call in desk.runner.calls if call[0][2] == 1]
+    sampled = [sorted(slot for slot, _, _ in call) for call in desk.runner.calls if call[0][2] == 1]
     assert {len(ids) for ids in sampled} >= {2, 3, 4, 5, 6, 7}
     assert all(ids == list(range(ids[0], ids[0] + len(ids))) for ids in sampled)
 
@@ -417,11 +417,11 @@ def test_short_prompts_do_not_starve_a_long_one() -> None:
     assert long.finished(0) is not None
 
 
-def test_gaps_between_running_streams_are_closed() -> None:
+def test_gaps_between_running_slots_are_closed() -> None:
     desk = Desk(4)
     groups = [desk.add(ask(words(40, book), max_tokens=500))[0] for book in range(4)]
     for _ in range(10):
         desk.step()
     desk.cancel(groups[1])
     desk.step()
-    assert sorted(stream for stream, _, _ in desk.runner.calls[-1]) == [0, 1, 2]
+    assert sorted(slot for slot, _, _ in desk.runner.calls[-1]) == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""Clients that come and go at random leave nothing behind: no stream, no place in the queue, no changed answer."""
+"""Clients that come and go at random leave nothing behind: no slot, no place in the queue, no changed answer."""
 
 import asyncio
 import gc
@@ -27,7 +27,7 @@ async def engine(request: pytest.FixtureRequest) -> AsyncIterator[LlamaEngine]:
 
 
 def is_quiet(engine: Engine) -> bool:
-    """Whether nothing runs or waits, and every stream is free, with or without tokens of the past."""
+    """Whether nothing runs or waits, and every slot is free, with or without tokens of the past."""
     stats = engine.stats()
     n_loose = stats.streams_free + stats.streams_idle
     return stats.running == stats.waiting == 0 and n_loose == engine.capabilities.n_streams

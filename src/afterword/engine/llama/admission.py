@@ -1,11 +1,11 @@
-"""Who gets a stream, and what of the prompt is already there: first come, first served, with one exception.
+"""Who gets a slot, and what of the prompt is already there: first come, first served, with one exception.
 
 A sequence whose prompt shares a long prefix with one that is just being computed waits for it instead of computing it
 again; those behind it may go first, which costs it nothing. That one rule makes n, best_of and requests that arrive
 together prefill a shared prompt once. Engine thread only; no model.
 """
 
-from afterword.engine.llama.kv import WORTH_COPYING, KVStreams, common_prefix
+from afterword.engine.llama.kv import WORTH_COPYING, KVSlots, common_prefix
 from afterword.engine.llama.runner import Runner
 from afterword.engine.llama.sequence import Sequence
 
@@ -17,14 +17,14 @@ WORTH_WAITING = 64
 
 
 class Admission:
-    """Moves sequences from the waiting room to streams. Owns neither list."""
+    """Moves sequences from the waiting room to slots. Owns neither list."""
 
-    def __init__(self, kv: KVStreams, runner: Runner) -> None:
+    def __init__(self, kv: KVSlots, runner: Runner) -> None:
         self._kv = kv
         self._runner = runner
 
     def admit(self, waiting: list[Sequence], running: list[Sequence]) -> list[Sequence]:
-        """The sequences that now hold a stream, in order; the caller moves them."""
+        """The sequences that now hold a slot, in order; the caller moves them."""
         admitted: list[Sequence] = []
         for sequence in waiting[:SCAN]:
             if self._kv.n_free == 0:
@@ -38,14 +38,14 @@ class Admission:
         """Whether another sequence is about to have a prefix that is worth waiting for."""
         other = sequence.waits_for
         if other is not None:
-            if other.stream is not None and other.prefilling and other.n_computed < sequence.waits_until:
+            if other.slot is not None and other.prefilling and other.n_computed < sequence.waits_until:
                 return True
             sequence.waits_for = None
         leader = sequence.group.leader
         if leader is None and sequence is not sequence.group.sequences[0]:
             # The first candidate leads: it alone is scored, so no other may be done with the prompt before it.
             return True
-        if leader is not None and leader.stream is not None and leader.prefilling:
+        if leader is not None and leader.slot is not None and leader.prefilling:
             # The common case of n and best_of, without comparing prompts.
             return leader.scored or sequence.n_prompt >= WORTH_COPYING
         return self._find_better(sequence, running)
@@ -64,16 +64,16 @@ class Admission:
         return sequence.waits_for is not None
 
     def _enter(self, sequence: Sequence) -> None:
-        """Give the sequence a stream with as much of its prompt as can be reused."""
+        """Give the sequence a slot with as much of its prompt as can be reused."""
         group = sequence.group
         placement = self._kv.place(self._kv.best_reuse(sequence.demand))
-        assert placement is not None, "a stream is free"
+        assert placement is not None, "a slot is free"
         if placement.copy_from is not None:
-            self._runner.copy(placement.copy_from.id, placement.stream.id, placement.n_reused)
+            self._runner.copy(placement.copy_from.id, placement.slot.id, placement.n_reused)
         else:
-            self._runner.truncate(placement.stream.id, placement.n_reused)
+            self._runner.truncate(placement.slot.id, placement.n_reused)
         self._kv.open(placement)
-        sequence.stream = placement.stream
+        sequence.slot = placement.slot
         sequence.n_computed = sequence.n_reused = placement.n_reused
         if group.leader is None:
             group.leader = sequence
@@ -81,12 +81,12 @@ class Admission:
 
 def _promise(other: Sequence, sequence: Sequence) -> int:
     """Tokens that `sequence` could reuse once `other` has processed its prompt."""
-    assert other.stream is not None
-    demand, stream = sequence.demand, other.stream
+    assert other.slot is not None
+    demand, slot = sequence.demand, other.slot
     n_common = common_prefix(other.demand.prompt, demand.prompt)
     n = min(n_common, sequence.n_prompt - 1)
-    if demand.reproducible and stream.n_exact < stream.n:
-        n = min(n, stream.n_exact)
+    if demand.reproducible and slot.n_exact < slot.n:
+        n = min(n, slot.n_exact)
     if demand.score_top is not None:
         covered = other.demand.score_top is not None and other.demand.score_top >= demand.score_top
         n = min(n, n_common - 1) if covered else 0

@@ -194,18 +194,19 @@ def check_file(path: Path) -> None:
 
 
 class LlamaContext:
-    """One KV stream per sequence (`kv_unified` off), flash attention off. One thread only.
+    """KV slots for sequences, flash attention off. One thread only.
 
-    Streams are numbered 0..n_streams-1. Positions within a stream are contiguous from 0.
+    A slot is a sequence id with KV cells of its own, which llama.cpp calls a stream (`kv_unified` off). Slots are
+    numbered 0..n_slots-1. Positions within a slot are contiguous from 0.
     """
 
-    def __init__(self, model: LlamaModel, *, n_streams: int, n_ctx_stream: int, n_batch: int, n_threads: int) -> None:
+    def __init__(self, model: LlamaModel, *, n_slots: int, n_ctx_slot: int, n_batch: int, n_threads: int) -> None:
         """Allocates the KV cache. Raises `ConfigurationError` if llama.cpp cannot."""
         params = c.llama_context_default_params()
-        params.n_ctx = n_streams * n_ctx_stream
+        params.n_ctx = n_slots * n_ctx_slot
         params.n_batch = n_batch
         params.n_ubatch = n_batch
-        params.n_seq_max = n_streams
+        params.n_seq_max = n_slots
         params.n_threads = n_threads
         params.n_threads_batch = n_threads
         # Without flash attention decoding is 1.6 to 2.6 times as fast on a CPU, and exact answers cost nothing.
@@ -217,7 +218,7 @@ class LlamaContext:
         if not pointer:
             reason = _recent_errors[0] if _recent_errors else "llama.cpp gives no reason"
             raise ConfigurationError(
-                f"There is no room for {n_streams} x {n_ctx_stream} tokens of context: lower `context` or `parallel` "
+                f"There is no room for {n_slots} x {n_ctx_slot} tokens of context: lower `context` or `parallel` "
                 f"({reason})."
             )
         self._pointer: c.llama_context_p | None = pointer
@@ -228,8 +229,8 @@ class LlamaContext:
         self._memory = c.llama_get_memory(pointer)
         self._n_vocab = model.n_vocab
         self.n_batch = n_batch
-        self.n_streams = n_streams
-        self.n_ctx_stream = int(c.llama_n_ctx_seq(pointer))
+        self.n_slots = n_slots
+        self.n_ctx_slot = int(c.llama_n_ctx_seq(pointer))
         self._rows = _BatchRows(n_batch)
         self._logits_address = 0
         self._logits_view = np.empty((0, model.n_vocab), dtype=np.float32)
@@ -244,15 +245,15 @@ class LlamaContext:
         self,
         tokens: Integers,
         positions: Integers,
-        streams: Integers,
+        slots: Integers,
         outputs: Integers,
     ) -> NDArray[np.float32]:
         """Compute rows (n values each, n <= n_batch; `outputs` 0 or 1); logits (sum(outputs), n_vocab) in row order.
 
         The result is a view into llama.cpp's buffer, valid until the next call. Raises RuntimeError with
-        llama.cpp's code if it fails; the streams are then in an unknown state.
+        llama.cpp's code if it fails; the slots are then in an unknown state.
         """
-        batch = self._rows.fill(tokens, positions, streams, outputs)
+        batch = self._rows.fill(tokens, positions, slots, outputs)
         code = int(c.llama_decode(self.pointer, batch))
         if code != 0:
             raise RuntimeError(f"llama_decode failed with code {code}: {' '.join(_recent_errors)}")
@@ -276,28 +277,28 @@ class LlamaContext:
         """Give up the threads that help the calling thread to compute; the next call gets them anew."""
         release_workers()
 
-    def length(self, stream: int) -> int:
-        """Tokens a stream holds."""
-        return int(c.llama_memory_seq_pos_max(self._memory, stream)) + 1
+    def length(self, slot: int) -> int:
+        """Tokens a slot holds."""
+        return int(c.llama_memory_seq_pos_max(self._memory, slot)) + 1
 
-    def truncate(self, stream: int, n: int) -> bool:
-        """Keep the first n tokens of a stream; False if this kind of memory cannot be cut there."""
-        return bool(c.llama_memory_seq_rm(self._memory, stream, n, -1))
+    def truncate(self, slot: int, n: int) -> bool:
+        """Keep the first n tokens of a slot; False if this kind of memory cannot be cut there."""
+        return bool(c.llama_memory_seq_rm(self._memory, slot, n, -1))
 
-    def snapshot(self, stream: int) -> "ctypes.Array[ctypes.c_uint8]":
-        """All tokens of a stream as bytes that `restore` takes."""
-        size = int(c.llama_state_seq_get_size(self.pointer, stream))
+    def snapshot(self, slot: int) -> "ctypes.Array[ctypes.c_uint8]":
+        """All tokens of a slot as bytes that `restore` takes."""
+        size = int(c.llama_state_seq_get_size(self.pointer, slot))
         data = (ctypes.c_uint8 * size)()
-        written = int(c.llama_state_seq_get_data(self.pointer, data, size, stream))
+        written = int(c.llama_state_seq_get_data(self.pointer, data, size, slot))
         assert written == size
         return data
 
-    def restore(self, stream: int, data: "ctypes.Array[ctypes.c_uint8]") -> None:
-        """Replace a stream's content by a snapshot; later results equal the original's to the bit."""
-        self.truncate(stream, 0)
-        read = int(c.llama_state_seq_set_data(self.pointer, data, len(data), stream))
+    def restore(self, slot: int, data: "ctypes.Array[ctypes.c_uint8]") -> None:
+        """Replace a slot's content by a snapshot; later results equal the original's to the bit."""
+        self.truncate(slot, 0)
+        read = int(c.llama_state_seq_set_data(self.pointer, data, len(data), slot))
         if read != len(data):
-            raise RuntimeError("llama.cpp refused the snapshot of a stream")
+            raise RuntimeError("llama.cpp refused the snapshot of a slot")
 
     def close(self) -> None:
         """Free the KV cache. Calling it again changes nothing."""
@@ -313,16 +314,16 @@ class _BatchRows:
         self._tokens = np.zeros(n_max, dtype=np.int32)
         self._positions = np.zeros(n_max, dtype=np.int32)
         self._n_seq_id = np.ones(n_max, dtype=np.int32)
-        self._streams = np.zeros(n_max, dtype=np.int32)
+        self._slots = np.zeros(n_max, dtype=np.int32)
         self._outputs = np.zeros(n_max, dtype=np.int8)
-        # One pointer a row, each to that row's stream number.
-        first = self._streams.ctypes.data
-        self._stream_pointers = np.arange(first, first + 4 * n_max, 4, dtype=np.uint64)
+        # One pointer a row, each to that row's slot number.
+        first = self._slots.ctypes.data
+        self._slot_pointers = np.arange(first, first + 4 * n_max, 4, dtype=np.uint64)
         self._batch = c.llama_batch()
         self._batch.token = self._tokens.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
         self._batch.pos = self._positions.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
         self._batch.n_seq_id = self._n_seq_id.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
-        self._batch.seq_id = self._stream_pointers.ctypes.data_as(ctypes.POINTER(ctypes.POINTER(ctypes.c_int32)))
+        self._batch.seq_id = self._slot_pointers.ctypes.data_as(ctypes.POINTER(ctypes.POINTER(ctypes.c_int32)))
         self._batch.logits = self._outputs.ctypes.data_as(ctypes.POINTER(ctypes.c_int8))
 
     @property
@@ -334,14 +335,14 @@ class _BatchRows:
         self,
         tokens: Integers,
         positions: Integers,
-        streams: Integers,
+        slots: Integers,
         outputs: Integers,
     ) -> "c.llama_batch":
         n = len(tokens)
         assert 0 < n <= len(self._tokens)
         self._tokens[:n] = tokens
         self._positions[:n] = positions
-        self._streams[:n] = streams
+        self._slots[:n] = slots
         self._outputs[:n] = outputs
         self._batch.n_tokens = n
         return self._batch

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afterword.engine.events import Event, PromptDone, PromptScores
-from afterword.engine.llama.kv import KVStreams, ScoreRow, Stream
+from afterword.engine.llama.kv import KVSlots, ScoreRow, Slot
 from afterword.engine.llama.runner import Computed
 from afterword.engine.llama.sequence import Reader, Sequence
 from afterword.engine.sampling.logprobs import LogSoftmax
@@ -31,30 +31,30 @@ class Counters:
 class Committer:
     """Turns computed spans into the next state of their sequences and into messages."""
 
-    def __init__(self, kv: KVStreams, log_softmax: LogSoftmax) -> None:
+    def __init__(self, kv: KVSlots, log_softmax: LogSoftmax) -> None:
         self._kv = kv
         self._log_softmax = log_softmax
         self.counters = Counters()
 
     def commit(self, computed: Computed) -> list[Message]:
-        """Take one span's result. A sequence that has ended is `candidate.finished`; the caller frees its stream."""
+        """Take one span's result. A sequence that has ended is `candidate.finished`; the caller frees its slot."""
         sequence, span = computed.span.sequence, computed.span
-        stream = sequence.stream
-        assert stream is not None
+        slot = sequence.slot
+        assert slot is not None
         n_prompt_rows = max(0, min(span.n, sequence.n_prompt - span.start))
-        self._kv.append(stream, sequence.pending_tokens(span.n), exact=sequence.prefilling)
+        self._kv.append(slot, sequence.pending_tokens(span.n), exact=sequence.prefilling)
         sequence.n_computed += span.n
         self.counters.prefill_tokens += n_prompt_rows
         if sequence.scored and n_prompt_rows:
-            self._score(sequence, computed, stream)
+            self._score(sequence, computed, slot)
         messages: list[Message] = []
         if n_prompt_rows and not sequence.prefilling and not sequence.group.prompt_done:
-            messages.append((sequence.group.reader, self._prompt_done(sequence, stream)))
+            messages.append((sequence.group.reader, self._prompt_done(sequence, slot)))
         if sequence.n_pending == 0:
             messages += self._advance(sequence, computed.logits[-1:])
         return messages
 
-    def _score(self, sequence: Sequence, computed: Computed, stream: Stream) -> None:
+    def _score(self, sequence: Sequence, computed: Computed, slot: Slot) -> None:
         """Keep what each row says about the prompt token after it."""
         k = sequence.demand.score_top
         assert k is not None
@@ -65,20 +65,20 @@ class Committer:
             lse = self._log_softmax.lse(row)
             follower = int(prompt[start + i + 1])
             top = self._log_softmax.top(row, lse, k)
-            stream.rows[start + i] = ScoreRow(
+            slot.rows[start + i] = ScoreRow(
                 follower,
                 self._log_softmax.logprob(row, lse, follower),
                 np.array([token for token, _ in top], dtype=np.int32),
                 np.array([logprob for _, logprob in top], dtype=np.float64),
             )
 
-    def _prompt_done(self, sequence: Sequence, stream: Stream) -> PromptDone:
+    def _prompt_done(self, sequence: Sequence, slot: Slot) -> PromptDone:
         group = sequence.group
         group.prompt_done = True
         self.counters.prompt_tokens += sequence.n_prompt
         self.counters.cached_tokens += sequence.n_reused
         k = group.request.prompt_logprobs
-        scores = None if k is None else _prompt_scores(stream.rows[: sequence.n_prompt - 1], k)
+        scores = None if k is None else _prompt_scores(slot.rows[: sequence.n_prompt - 1], k)
         return PromptDone(sequence.n_reused, scores)
 
     def _advance(self, sequence: Sequence, rows: NDArray[np.float32]) -> list[Message]:

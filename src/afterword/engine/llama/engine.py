@@ -19,7 +19,7 @@ from afterword.engine.base import Capabilities, EngineStats, Generation, average
 from afterword.engine.candidate import new_candidates
 from afterword.engine.events import Event
 from afterword.engine.llama.commit import Message
-from afterword.engine.llama.kv import Demand, KVStreams
+from afterword.engine.llama.kv import Demand, KVSlots
 from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.sequence import Group, Sequence
 from afterword.engine.mailbox import Mailbox, MailboxGeneration, deliver, deliver_failure
@@ -48,7 +48,7 @@ class LlamaEngine:
         tokenizer: Tokenizer,
         capabilities: Capabilities,
         fingerprint: str,
-        make_scheduler: Callable[[], tuple[Scheduler, KVStreams, Callable[[], None]]],
+        make_scheduler: Callable[[], tuple[Scheduler, KVSlots, Callable[[], None]]],
         *,
         max_waiting: int,
     ) -> None:
@@ -202,8 +202,8 @@ class LlamaEngine:
             self._scheduler.cancel(group)
 
     def _end(self, sequence: Sequence) -> None:
-        """See `Generation.end`; a sequence without a stream has finished, or its group is gone."""
-        if sequence.stream is not None and not sequence.candidate.finished:
+        """See `Generation.end`; a sequence without a slot has finished, or its group is gone."""
+        if sequence.slot is not None and not sequence.candidate.finished:
             events = sequence.candidate.end()
             self._scheduler.end(sequence)
             self._send([(sequence.group.reader, event) for event in events])

@@ -31,13 +31,13 @@ NAMES: Mapping[Copied, str] = {"split": "split-2", "q8_0": "q8_0"}
 
 Q8_0_FILE_TYPE = 7
 
-N_STREAMS = 16
+N_SLOTS = 16
 """Sequences of the timed batch."""
 
 PROMPT = 128
-"""Tokens of the timed prompt, and cells of each timed stream."""
+"""Tokens of the timed prompt, and cells of each timed slot."""
 
-CALLS = ((1, PROMPT), (1, 1), (N_STREAMS, 1))
+CALLS = ((1, PROMPT), (1, 1), (N_SLOTS, 1))
 """(sequences, tokens of each) of the calls that are timed: a prompt, a lone step, a step of many."""
 
 ROUNDS = 6
@@ -174,7 +174,7 @@ def _check(original: LlamaModel, copy: LlamaModel, n_threads: int) -> None:
 
 def _log_probabilities(model: LlamaModel, n_threads: int) -> NDArray[np.float64]:
     """(CHECKED, n_vocab) after each of some tokens."""
-    context = LlamaContext(model, n_streams=1, n_ctx_stream=2 * PROMPT, n_batch=CHECKED, n_threads=n_threads)
+    context = LlamaContext(model, n_slots=1, n_ctx_slot=2 * PROMPT, n_batch=CHECKED, n_threads=n_threads)
     tokens = (np.arange(CHECKED, dtype=np.int64) * 7919 % model.n_vocab).astype(np.int32)
     positions = np.arange(CHECKED, dtype=np.int32)
     logits = context.decode(tokens, positions, np.zeros_like(tokens), np.ones_like(tokens, dtype=np.int8))
@@ -196,7 +196,7 @@ def _faster(original: LlamaModel, copy: LlamaModel, layout: Copied, n_threads: i
     started = time.monotonic()
     for _ in range(ROUNDS):
         for name, context in contexts.items():
-            times = [_run(context, n_streams, n_tokens) for n_streams, n_tokens in CALLS]
+            times = [_run(context, n_slots, n_tokens) for n_slots, n_tokens in CALLS]
             best[name] = np.minimum(best[name], times)
         if time.monotonic() - started > PATIENCE:
             break
@@ -213,23 +213,23 @@ def _faster(original: LlamaModel, copy: LlamaModel, layout: Copied, n_threads: i
 
 
 def _context(model: LlamaModel, n_threads: int) -> LlamaContext:
-    most = max(n_streams * n_tokens for n_streams, n_tokens in CALLS)
-    return LlamaContext(model, n_streams=N_STREAMS, n_ctx_stream=2 * PROMPT, n_batch=most, n_threads=n_threads)
+    most = max(n_slots * n_tokens for n_slots, n_tokens in CALLS)
+    return LlamaContext(model, n_slots=N_SLOTS, n_ctx_slot=2 * PROMPT, n_batch=most, n_threads=n_threads)
 
 
-def _run(context: LlamaContext, n_streams: int, n_tokens: int) -> float:
-    """Seconds to compute the first n tokens of n streams."""
-    n = n_streams * n_tokens
-    streams = np.repeat(np.arange(n_streams, dtype=np.int32), n_tokens)
-    for stream in range(n_streams):
-        context.truncate(stream, 0)
+def _run(context: LlamaContext, n_slots: int, n_tokens: int) -> float:
+    """Seconds to compute the first n tokens of n slots."""
+    n = n_slots * n_tokens
+    slots = np.repeat(np.arange(n_slots, dtype=np.int32), n_tokens)
+    for slot in range(n_slots):
+        context.truncate(slot, 0)
     start = time.perf_counter()
     outputs = np.zeros(n, dtype=np.int8)
     outputs[n_tokens - 1 :: n_tokens] = 1
     context.decode(
         np.arange(n, dtype=np.int32) + 100,
-        np.tile(np.arange(n_tokens, dtype=np.int32), n_streams),
-        streams,
+        np.tile(np.arange(n_tokens, dtype=np.int32), n_slots),
+        slots,
         outputs,
     )
     return time.perf_counter() - start

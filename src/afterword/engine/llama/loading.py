@@ -8,7 +8,7 @@ from afterword.engine.identity import Notebook, file_hash, fingerprint
 from afterword.engine.llama.binding import LlamaContext, LlamaModel, build_info, check_file
 from afterword.engine.llama.company import SEVERAL
 from afterword.engine.llama.engine import LlamaEngine
-from afterword.engine.llama.kv import KVStreams
+from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.layout import load_weights
 from afterword.engine.llama.memory import DEFAULT_CONTEXT, Need, Share, cells, share_out
 from afterword.engine.llama.probe import keeps_its_numbers, lone_rows_keep_theirs
@@ -26,7 +26,7 @@ FLOAT_BYTES = 4
 
 
 def load_engine(settings: LlamaSettings) -> LlamaEngine:
-    """Load the model, allot its streams and start its thread; seconds to minutes.
+    """Load the model, allot its slots and start its thread; seconds to minutes.
 
     Raises `ConfigurationError` if the file is missing, no GGUF or no text model, or if memory is too small.
     """
@@ -50,13 +50,13 @@ def _start(
     share = _share(model, settings)
     context = LlamaContext(
         model,
-        n_streams=share.n_streams + _takes_visitors(model),
-        n_ctx_stream=cells(share.context),
+        n_slots=share.n_slots + _takes_visitors(model),
+        n_ctx_slot=cells(share.context),
         n_batch=PROMPT_BUDGET,
         n_threads=n_threads,
     )
     try:
-        return _engine(model, context, share, settings, (*identity, SEVERAL, min(context.n_streams, 2)), notebook)
+        return _engine(model, context, share, settings, (*identity, SEVERAL, min(context.n_slots, 2)), notebook)
     except BaseException:
         # Before the model, which the caller frees.
         context.close()
@@ -79,7 +79,7 @@ def _engine(
         max_logprobs=min(MAX_LOGPROBS, model.n_vocab),
         reproducible=exact and model.memory_can_be_cut,
         prefix_cache=True,
-        n_streams=share.n_streams,
+        n_streams=share.n_slots,
     )
     return LlamaEngine(
         # A model of its own: requests are tokenized and answers spelled also while the engine closes.
@@ -102,18 +102,18 @@ def _share(model: LlamaModel, settings: LlamaSettings) -> Share:
     context = min(DEFAULT_CONTEXT, model.n_ctx_train) if settings.context is None else settings.context
     # Logits and the scores of every head, each with a copy in work.
     row = 2 * (model.n_vocab + model.n_head * cells(context))
-    spare_stream = _takes_visitors(model) * cells(context) * model.kv_bytes_per_token
+    spare_slot = _takes_visitors(model) * cells(context) * model.kv_bytes_per_token
     need = Need(
         weights=model.size,
         kv_per_token=model.kv_bytes_per_token,
-        compute=FLOAT_BYTES * PROMPT_BUDGET * row + spare_stream,
+        compute=FLOAT_BYTES * PROMPT_BUDGET * row + spare_slot,
         n_ctx_train=model.n_ctx_train,
     )
     return share_out(need, context=settings.context, parallel=settings.parallel, budget=settings.memory_bytes)
 
 
 def _takes_visitors(model: LlamaModel) -> bool:
-    """Whether lone rows get one next door (runner.py), which takes a stream more, so that every stream has a neighbour.
+    """Whether lone rows get one next door (runner.py), which takes a slot more, so that every slot has a neighbour.
 
     Not where memory cannot be cut: the visitor could not be taken away again.
     """
@@ -122,9 +122,9 @@ def _takes_visitors(model: LlamaModel) -> bool:
 
 def _scheduler_maker(
     model: LlamaModel, context: LlamaContext, share: Share
-) -> Callable[[], tuple[Scheduler, KVStreams, Callable[[], None]]]:
-    def make() -> tuple[Scheduler, KVStreams, Callable[[], None]]:
-        kv = KVStreams(share.n_streams, context.n_ctx_stream, can_cut=model.memory_can_be_cut)
+) -> Callable[[], tuple[Scheduler, KVSlots, Callable[[], None]]]:
+    def make() -> tuple[Scheduler, KVSlots, Callable[[], None]]:
+        kv = KVSlots(share.n_slots, context.n_ctx_slot, can_cut=model.memory_can_be_cut)
         runner = LlamaRunner(context, float_weights=_takes_visitors(model))
         return Scheduler(kv, runner, LogSoftmax(model.n_vocab)), kv, free
 

@@ -1,4 +1,4 @@
-"""How many tokens of context each stream gets, and how many streams there are, from a memory budget. Pure."""
+"""How many tokens of context each slot gets, and how many slots there are, from a memory budget. Pure."""
 
 from dataclasses import dataclass
 
@@ -31,34 +31,34 @@ class Share:
     """What a model gets."""
 
     context: int
-    """Tokens a stream may hold."""
-    n_streams: int
+    """Tokens a slot may hold."""
+    n_slots: int
     total: int
     """Bytes of weights, cells and buffers together."""
 
 
 def share_out(need: Need, *, context: int | None, parallel: int, budget: int | None) -> Share:
-    """As many of the streams as fit; the context as asked for, or the default, shortened if one stream must be.
+    """As many of the slots as fit; the context as asked for, or the default, shortened if one slot must be.
 
-    `budget` in bytes, None: no limit. Raises `ConfigurationError` if not even one stream fits.
+    `budget` in bytes, None: no limit. Raises `ConfigurationError` if not even one slot fits.
     """
     wanted = min(DEFAULT_CONTEXT, need.n_ctx_train) if context is None else context
     fixed = need.weights + need.compute
     n_cells = (budget - fixed) // need.kv_per_token if budget is not None else parallel * cells(wanted)
-    n_streams = min(parallel, n_cells // cells(wanted))
-    if n_streams < 1 and context is None:
+    n_slots = min(parallel, n_cells // cells(wanted))
+    if n_slots < 1 and context is None:
         wanted = max(1, n_cells // SMALLEST_CONTEXT) * SMALLEST_CONTEXT - 1
-        n_streams = min(1, n_cells // cells(wanted))
-    if n_streams < 1:
+        n_slots = min(1, n_cells // cells(wanted))
+    if n_slots < 1:
         total = fixed + cells(wanted) * need.kv_per_token
         assert budget is not None
         raise ConfigurationError(
-            f"One stream of {wanted} tokens of context needs {-(-total // MIB)} MiB with the model's weights, "
+            f"One slot of {wanted} tokens of context needs {-(-total // MIB)} MiB with the model's weights, "
             f"but the memory budget is {budget // MIB} MiB: lower `context` or raise `memory`."
         )
-    return Share(wanted, n_streams, fixed + n_streams * cells(wanted) * need.kv_per_token)
+    return Share(wanted, n_slots, fixed + n_slots * cells(wanted) * need.kv_per_token)
 
 
 def cells(context: int) -> int:
-    """KV cells of a stream for that many tokens: one more for a row that is cut off again, in whole blocks."""
+    """KV cells of a slot for that many tokens: one more for a row that is cut off again, in whole blocks."""
     return -(-(context + 1) // SMALLEST_CONTEXT) * SMALLEST_CONTEXT

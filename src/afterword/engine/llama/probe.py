@@ -19,17 +19,17 @@ N_LONE = 16
 def keeps_its_numbers(context: LlamaContext, n_vocab: int) -> bool:
     """Whether a prompt's numbers depend neither on its cut nor on a neighbour, and a single row's on no neighbour.
 
-    Uses and clears streams 0 and 1; without a second stream there are no neighbours to depend on.
+    Uses and clears slots 0 and 1; without a second slot there are no neighbours to depend on.
     """
-    if context.n_ctx_stream < N + 2:
+    if context.n_ctx_slot < N + 2:
         return False
     tokens = (np.arange(N, dtype=np.int64) * 7919 % n_vocab).astype(np.int32)
     whole = _after(context, 0, tokens, [N])
     same = all(np.array_equal(whole, _after(context, 0, tokens, cut)) for cut in ([N // 2] * 2, [2, N - 5, 3]))
-    if context.n_streams > 1:
+    if context.n_slots > 1:
         same = same and _neighbours_do_not_matter(context, tokens, whole)
-    for stream in range(min(2, context.n_streams)):
-        context.truncate(stream, 0)
+    for slot in range(min(2, context.n_slots)):
+        context.truncate(slot, 0)
     return same
 
 
@@ -37,38 +37,38 @@ def lone_rows_keep_theirs(context: LlamaContext, n_vocab: int) -> bool:
     """Whether the only row of a micro-batch, or the only one put out, has the numbers it has among others.
 
     Not so where a matrix is of floats: in all of a float model, but also the router of a quantised mixture of experts,
-    or an output matrix that was spared. Uses and clears streams 0 and 1.
+    or an output matrix that was spared. Uses and clears slots 0 and 1.
     """
     tokens = (np.arange(N_LONE + 2, dtype=np.int64) * 7919 % n_vocab).astype(np.int32)
     both = _run(context, [(0, 0, tokens[:2])])[1].copy()
     context.truncate(0, 0)
     same = bool(np.array_equal(both, _run(context, [(0, 0, tokens[:2])], n_outputs=1)[0]))
-    if context.n_streams > 1:
+    if context.n_slots > 1:
         for place in range(2, len(tokens)):
             row = tokens[place : place + 1]
             beside = _run(context, [(0, place, row), (1, place - 2, row)])[0].copy()
             context.truncate(0, place)
             alone = _run(context, [(0, place, row)])[0]
             same = same and bool(np.array_equal(alone, beside))
-    for stream in range(min(2, context.n_streams)):
-        context.truncate(stream, 0)
+    for slot in range(min(2, context.n_slots)):
+        context.truncate(slot, 0)
     return same
 
 
-def _after(context: LlamaContext, stream: int, tokens: NDArray[np.int32], cut: list[int]) -> NDArray[np.float32]:
+def _after(context: LlamaContext, slot: int, tokens: NDArray[np.int32], cut: list[int]) -> NDArray[np.float32]:
     """Logits of the last two tokens, computed in pieces of those lengths."""
-    context.truncate(stream, 0)
+    context.truncate(slot, 0)
     start = 0
     for n in cut:
-        rows = _run(context, [(stream, start, tokens[start : start + n])])
+        rows = _run(context, [(slot, start, tokens[start : start + n])])
         start += n
     return rows[-2:].copy()
 
 
 def _neighbours_do_not_matter(context: LlamaContext, tokens: NDArray[np.int32], whole: NDArray[np.float32]) -> bool:
     """Two pieces side by side, then two single rows side by side against the same rows beside another token."""
-    for stream in (0, 1):
-        context.truncate(stream, 0)
+    for slot in (0, 1):
+        context.truncate(slot, 0)
     half = len(tokens) // 2
     _run(context, [(0, 0, tokens[:half]), (1, 0, tokens[half : 2 * half])])
     beside = _run(context, [(0, half, tokens[half:]), (1, half, tokens[: len(tokens) - half])])[:2]
@@ -85,11 +85,11 @@ def _neighbours_do_not_matter(context: LlamaContext, tokens: NDArray[np.int32], 
 def _run(
     context: LlamaContext, pieces: list[tuple[int, int, NDArray[np.int32]]], n_outputs: int = 2
 ) -> NDArray[np.float32]:
-    """Decode (stream, start, tokens) pieces; the logits of each piece's last `n_outputs` tokens, if it has as many."""
+    """Decode (slot, start, tokens) pieces; the logits of each piece's last `n_outputs` tokens, if it has as many."""
     outputs = [np.arange(len(tokens)) >= len(tokens) - n_outputs for _, _, tokens in pieces]
     return context.decode(
         np.concatenate([tokens for _, _, tokens in pieces]),
         np.concatenate([np.arange(start, start + len(t), dtype=np.int32) for _, start, t in pieces]),
-        np.concatenate([np.full(len(t), stream, dtype=np.int32) for stream, _, t in pieces]),
+        np.concatenate([np.full(len(t), slot, dtype=np.int32) for slot, _, t in pieces]),
         np.concatenate(outputs).astype(np.int8),
     )

@@ -2,7 +2,7 @@
 
 Adds the rows that keep numbers from depending on luck (company.py) and takes them away again: rows behind a piece of
 a prompt, and for models with float weights, whose matrices multiply one row by another routine than several, a row of
-the stream next door for a token that would be the only one in its micro-batch.
+the slot next door for a token that would be the only one in its micro-batch.
 
 The only caller of `LlamaContext`. Engine thread only.
 """
@@ -39,12 +39,12 @@ class Runner(Protocol):
         """Make `target` hold the first n tokens of `source`."""
         ...
 
-    def truncate(self, stream: int, n: int) -> None:
-        """Keep the first n tokens of a stream."""
+    def truncate(self, slot: int, n: int) -> None:
+        """Keep the first n tokens of a slot."""
         ...
 
     def exchange(self, a: int, b: int, n_a: int, n_b: int) -> None:
-        """Let two streams that hold n_a and n_b tokens change places."""
+        """Let two slots that hold n_a and n_b tokens change places."""
         ...
 
     def rest(self) -> None:
@@ -53,7 +53,7 @@ class Runner(Protocol):
 
 
 class LlamaRunner:
-    """`Runner` on a llama.cpp context. With float weights the context has one stream more than the scheduler uses."""
+    """`Runner` on a llama.cpp context. With float weights the context has one slot more than the scheduler uses."""
 
     def __init__(self, context: LlamaContext, *, float_weights: bool) -> None:
         self._context = context
@@ -61,31 +61,31 @@ class LlamaRunner:
         self._snapshot: tuple[int, ctypes.Array[ctypes.c_uint8]] | None = None
 
     def forward(self, spans: Sequence[Span]) -> list[Computed]:
-        """See `Runner.forward`. Rows go in ascending stream order, as llama.cpp batches best."""
+        """See `Runner.forward`. Rows go in ascending slot order, as llama.cpp batches best."""
         self._snapshot = None
-        pieces = [_Piece.of(span) for span in sorted(spans, key=lambda span: span.sequence.stream_id)]
+        pieces = [_Piece.of(span) for span in sorted(spans, key=lambda span: span.sequence.slot_id)]
         if self._float_weights:
             pieces = self._with_company(pieces)
         logits = self._decode(pieces)
         for piece in pieces:
             if piece.n_kept < len(piece.tokens):
-                self.truncate(piece.stream, piece.start + piece.n_kept)
+                self.truncate(piece.slot, piece.start + piece.n_kept)
         found = _rows_of(pieces, logits)
-        return [Computed(span, found[span.sequence.stream_id]) for span in spans]
+        return [Computed(span, found[span.sequence.slot_id]) for span in spans]
 
     def _decode(self, pieces: list["_Piece"]) -> NDArray[np.float32]:
         # Lists: a step mostly has a row a piece, and numpy takes a microsecond or more for anything.
         tokens: list[int] = []
         positions: list[int] = []
-        streams: list[int] = []
+        slots: list[int] = []
         outputs: list[int] = []
         for piece in pieces:
             n = len(piece.tokens)
             tokens += piece.tokens
             positions += range(piece.start, piece.start + n)
-            streams += [piece.stream] * n
+            slots += [piece.slot] * n
             outputs += piece.outputs
-        return self._context.decode(tokens, positions, streams, outputs)
+        return self._context.decode(tokens, positions, slots, outputs)
 
     def _with_company(self, pieces: list["_Piece"]) -> list["_Piece"]:
         """No micro-batch of a single row, and none that puts out a single row."""
@@ -93,7 +93,7 @@ class LlamaRunner:
         for run in _runs(pieces):
             complete += run
             if len(run) == 1 and len(run[0].tokens) == 1:
-                next_door = run[0].stream + 1
+                next_door = run[0].slot + 1
                 end = self._context.length(next_door)
                 complete.append(_Piece.visitor(next_door, end, run[0].tokens[0]))
         for run in _runs(complete):
@@ -105,7 +105,7 @@ class LlamaRunner:
     def copy(self, source: int, target: int, n: int) -> None:
         """See `Runner.copy`. Several copies from one source in a row take its snapshot once.
 
-        Not llama.cpp's own copy between streams: that moves unused cells too, and only with the next decode, so a
+        Not llama.cpp's own copy between slots: that moves unused cells too, and only with the next decode, so a
         snapshot in between would still see what was there before.
         """
         if self._snapshot is not None and self._snapshot[0] == target:
@@ -115,21 +115,21 @@ class LlamaRunner:
         self._context.restore(target, self._snapshot[1])
         self._context.truncate(target, n)
 
-    def truncate(self, stream: int, n: int) -> None:
+    def truncate(self, slot: int, n: int) -> None:
         """See `Runner.truncate`."""
-        if self._snapshot is not None and self._snapshot[0] == stream:
+        if self._snapshot is not None and self._snapshot[0] == slot:
             self._snapshot = None
-        if not self._context.truncate(stream, n):
-            raise RuntimeError(f"llama.cpp cannot cut stream {stream} to {n} tokens")
+        if not self._context.truncate(slot, n):
+            raise RuntimeError(f"llama.cpp cannot cut slot {slot} to {n} tokens")
 
     def exchange(self, a: int, b: int, n_a: int, n_b: int) -> None:
         """See `Runner.exchange`."""
         self._snapshot = None
-        held = [(stream, self._context.snapshot(stream)) for stream, n in ((a, n_a), (b, n_b)) if n > 0]
-        for stream in (a, b):
-            self._context.truncate(stream, 0)
-        for stream, data in held:
-            self._context.restore(b if stream == a else a, data)
+        held = [(slot, self._context.snapshot(slot)) for slot, n in ((a, n_a), (b, n_b)) if n > 0]
+        for slot in (a, b):
+            self._context.truncate(slot, 0)
+        for slot, data in held:
+            self._context.restore(b if slot == a else a, data)
 
     def rest(self) -> None:
         """See `Runner.rest`."""
@@ -138,9 +138,9 @@ class LlamaRunner:
 
 @dataclass(slots=True)
 class _Piece:
-    """The rows of one stream in a call."""
+    """The rows of one slot in a call."""
 
-    stream: int
+    slot: int
     start: int
     """Position of the first row."""
     tokens: list[int]
@@ -159,7 +159,7 @@ class _Piece:
         wanted = [i for i, output in enumerate(outputs) if output]
         n_more = span.n_rows - span.n
         return cls(
-            stream=span.sequence.stream_id,
+            slot=span.sequence.slot_id,
             start=span.start,
             tokens=tokens + tokens[-1:] * n_more,
             outputs=outputs + [0] * n_more,
@@ -168,16 +168,16 @@ class _Piece:
         )
 
     @classmethod
-    def visitor(cls, stream: int, end: int, token: int) -> "_Piece":
-        """One row behind the content of a stream that has nothing to compute."""
-        return cls(stream, end, [token], [1], n_kept=0)
+    def visitor(cls, slot: int, end: int, token: int) -> "_Piece":
+        """One row behind the content of a slot that has nothing to compute."""
+        return cls(slot, end, [token], [1], n_kept=0)
 
 
 def _runs(pieces: list[_Piece]) -> list[list[_Piece]]:
-    """Pieces that share a micro-batch: llama.cpp computes each run of consecutive stream ids apart."""
+    """Pieces that share a micro-batch: llama.cpp computes each run of consecutive slot ids apart."""
     runs: list[list[_Piece]] = []
     for piece in pieces:
-        if runs and piece.stream == runs[-1][-1].stream + 1:
+        if runs and piece.slot == runs[-1][-1].slot + 1:
             runs[-1].append(piece)
         else:
             runs.append([piece])
@@ -185,7 +185,7 @@ def _runs(pieces: list[_Piece]) -> list[list[_Piece]]:
 
 
 def _rows_of(pieces: list[_Piece], logits: NDArray[np.float32]) -> dict[int, NDArray[np.float32]]:
-    """Each stream's wanted rows of `logits`, which has a row for each output of each piece."""
+    """Each slot's wanted rows of `logits`, which has a row for each output of each piece."""
     found: dict[int, NDArray[np.float32]] = {}
     start = 0
     for piece in pieces:
@@ -193,7 +193,7 @@ def _rows_of(pieces: list[_Piece], logits: NDArray[np.float32]) -> dict[int, NDA
         rows = logits[start : start + len(put_out)]
         start += len(put_out)
         # A view where nothing else was put out: rows of a large vocabulary are not copied without need.
-        found[piece.stream] = (
+        found[piece.slot] = (
             rows if len(put_out) == len(piece.wanted) else rows[[put_out.index(i) for i in piece.wanted]]
         )
     return found

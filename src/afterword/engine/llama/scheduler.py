@@ -3,7 +3,7 @@
 No prefill or decode phase: a sequence has tokens and `n_computed`, and each step gives it some of the difference.
 Steps that extend prompts and steps that sample take turns, so nobody's next token waits for more than one piece of
 somebody's prompt. So do the oldest prompt and one of the shortest, so neither waits for the end of the other.
-What is admitted finishes: its stream holds prompt and max_tokens by construction.
+What is admitted finishes: its slot holds prompt and max_tokens by construction.
 
 Knows no model library, no threads and no clock. Engine thread only.
 """
@@ -15,7 +15,7 @@ from afterword.engine.llama.admission import Admission
 from afterword.engine.llama.commit import Committer, Counters, Message
 from afterword.engine.llama.company import SEVERAL
 from afterword.engine.llama.gaps import close_gap
-from afterword.engine.llama.kv import KVStreams
+from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.runner import Runner
 from afterword.engine.llama.sequence import Group, Sequence, Span
 from afterword.engine.sampling.logprobs import LogSoftmax
@@ -33,7 +33,7 @@ PER_DELAYED = 1.5
 nobody waits for much more than twice as long as without prompts."""
 
 HARDLY_LONGER = 2
-"""Of prompts that are up to this many times as long as the shortest, the one leads whose stream lies best."""
+"""Of prompts that are up to this many times as long as the shortest, the one leads whose slot lies best."""
 
 STRETCH = 1.25
 """How much longer a call may become to finish prompts that are a little longer than the one that leads."""
@@ -42,7 +42,7 @@ STRETCH = 1.25
 class Scheduler:
     """The sequences of one engine and the order in which they are computed."""
 
-    def __init__(self, kv: KVStreams, runner: Runner, log_softmax: LogSoftmax) -> None:
+    def __init__(self, kv: KVSlots, runner: Runner, log_softmax: LogSoftmax) -> None:
         self._kv = kv
         self._runner = runner
         self._admission = Admission(kv, runner)
@@ -52,7 +52,7 @@ class Scheduler:
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
         self.just_admitted: list[Sequence] = []
-        """Sequences that got their stream in the latest step."""
+        """Sequences that got their slot in the latest step."""
 
     @property
     def counters(self) -> Counters:
@@ -69,7 +69,7 @@ class Scheduler:
         self.waiting.extend(group.sequences)
 
     def cancel(self, group: Group) -> None:
-        """Forget a group; its streams are free at once, with what they hold as prefix cache."""
+        """Forget a group; its slots are free at once, with what they hold as prefix cache."""
         self.waiting = [s for s in self.waiting if s.group is not group]
         for sequence in [s for s in self.running if s.group is group]:
             self._release(sequence)
@@ -92,7 +92,7 @@ class Scheduler:
         self._committer.counters.steps += 1
         messages: list[Message] = []
         for computed in self._runner.forward(spans):
-            if computed.span.sequence.stream is not None:  # its group may have failed within this step
+            if computed.span.sequence.slot is not None:  # its group may have failed within this step
                 messages += self._settle(computed.span.sequence, self._committer.commit(computed))
         return messages
 
@@ -105,7 +105,7 @@ class Scheduler:
         close_gap(self._kv, self._runner, self.running)
 
     def _settle(self, sequence: Sequence, messages: list[Message]) -> list[Message]:
-        """Free the streams of what has ended."""
+        """Free the slots of what has ended."""
         failed = any(isinstance(message, AfterwordError) for _, message in messages)
         if failed or (sequence.candidate.finished and sequence.group.request.max_tokens == 0):
             self.cancel(sequence.group)
@@ -114,10 +114,10 @@ class Scheduler:
         return messages
 
     def _release(self, sequence: Sequence) -> None:
-        assert sequence.stream is not None
+        assert sequence.slot is not None
         self.running.remove(sequence)
-        self._kv.close(sequence.stream)
-        sequence.stream = None
+        self._kv.close(sequence.slot)
+        sequence.slot = None
 
     def _plan(self) -> list[Span]:
         """All next tokens at once, or a piece of some prompts: whichever did not have the last turn."""
@@ -153,20 +153,20 @@ class Scheduler:
         return [_span(s, min(s.n_pending, n_rows), n_rows) for s in chosen]
 
     def _have_room(self, sequences: list[Sequence], n_rows: int) -> bool:
-        """Whether that many rows fit behind what each stream holds, those to be thrown away included."""
+        """Whether that many rows fit behind what each slot holds, those to be thrown away included."""
         return all(s.n_computed + n_rows <= self._kv.capacity for s in sequences)
 
 
 def _quickest(prompts: list[Sequence], sampling: list[Sequence]) -> Sequence:
-    """One of the shortest prompts: the one nearest to streams that sample, or to where they will begin.
+    """One of the shortest prompts: the one nearest to slots that sample, or to where they will begin.
 
     llama.cpp computes each run of neighbours apart (gaps.py), so sequences that begin to sample here and there make
     every step longer until the prompts between them are read.
     """
     most = HARDLY_LONGER * min(s.n_pending for s in prompts)
-    places = [s.stream_id for s in sampling] or [0]
+    places = [s.slot_id for s in sampling] or [0]
     short = [s for s in prompts if s.n_pending <= most]
-    return min(short, key=lambda s: (min(abs(s.stream_id - place) for place in places), s.n_pending))
+    return min(short, key=lambda s: (min(abs(s.slot_id - place) for place in places), s.n_pending))
 
 
 def _shared_budget(n_delayed: int) -> int:

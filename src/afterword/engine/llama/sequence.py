@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afterword.engine.candidate import Candidate
-from afterword.engine.llama.kv import Demand, Stream
+from afterword.engine.llama.kv import Demand, Slot
 from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.sampler import Sampler
 
@@ -36,17 +36,17 @@ class Group:
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """One candidate: it has `n_tokens`, its stream has `n_computed` of them, a step computes some of the difference."""
+    """One candidate: it has `n_tokens`, its slot has `n_computed` of them, a step computes some of the difference."""
 
     group: Group
     candidate: Candidate
     sampler: Sampler
     demand: Demand
     """What it asks of the prefix cache; `demand.prompt` is the prompt."""
-    stream: Stream | None = None
+    slot: Slot | None = None
     n_computed: int = 0
     last_token: int = -1
-    """The sampled token that is not in the stream yet; meaningful once the prompt is computed."""
+    """The sampled token that is not in the slot yet; meaningful once the prompt is computed."""
     n_reused: int = 0
     waits_for: "Sequence | None" = None
     """A running sequence that is computing a prefix worth waiting for."""
@@ -54,10 +54,10 @@ class Sequence:
     """`waits_for.n_computed` at which waiting ends."""
 
     @property
-    def stream_id(self) -> int:
-        """Id of its stream; asserts that it has one."""
-        assert self.stream is not None
-        return self.stream.id
+    def slot_id(self) -> int:
+        """Id of its slot; asserts that it has one."""
+        assert self.slot is not None
+        return self.slot.id
 
     @property
     def n_prompt(self) -> int:
@@ -71,7 +71,7 @@ class Sequence:
 
     @property
     def n_pending(self) -> int:
-        """Tokens it has but its stream has not."""
+        """Tokens it has but its slot has not."""
         return self.n_tokens - self.n_computed
 
     @property

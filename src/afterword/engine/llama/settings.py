@@ -17,13 +17,13 @@ class LlamaSettings:
     path: Path
     """The GGUF file."""
     context: int | None
-    """Tokens of each stream; None: what the model was trained with, as far as `memory_bytes` allows."""
+    """Tokens of each slot; None: what the model was trained with, as far as `memory_bytes` allows."""
     parallel: int
-    """Streams: sequences that run at once."""
+    """Slots: sequences that run at once."""
     threads: int | None
     """Threads of a forward pass; None: one for each physical core this process may use."""
     max_waiting: int
-    """Sequences that may wait for a stream before `Overloaded` is raised."""
+    """Sequences that may wait for a slot before `Overloaded` is raised."""
     memory_bytes: int | None
     """Budget for weights and KV cells together; None: no limit but the machine's."""
     cache_dir: Path
