@@ -5,8 +5,7 @@ import math
 import orjson
 from starlette.responses import Response
 
-LOWEST_LOGPROB = -9999.0
-"""Stands for minus infinity and for anything that is not a number (docs/rules.md#finite: never NaN or infinite)."""
+from afterword.engine.sampling.logprobs import FLOOR
 
 
 def dumps(value: object) -> bytes:
@@ -24,5 +23,5 @@ def json_response(value: object, status: int = 200) -> Response:
 
 
 def finite(logprob: float) -> float:
-    """`logprob`, or `LOWEST_LOGPROB` if it is not a number that JSON can hold; the bits are kept otherwise."""
-    return logprob if LOWEST_LOGPROB < logprob < math.inf else LOWEST_LOGPROB
+    """`logprob`, or `FLOOR` if it is not a number that JSON can hold (docs/rules.md#finite); the bits are kept otherwise."""
+    return logprob if FLOOR < logprob < math.inf else FLOOR

@@ -19,9 +19,6 @@ from afterword.errors import ContextExceeded, InvalidRequest
 from afterword.models import ServedModel
 from afterword.tokens import Tokenizer
 
-GREEDY_BELOW = 1e-5
-"""Temperatures under this are 0 (docs/rules.md#temperature): dividing by them overflows."""
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -159,7 +156,7 @@ def _pattern(body: CompletionBody, tokenizer: Tokenizer, best_of: int, seed: int
 def _sampling(body: CompletionBody, tokenizer: Tokenizer) -> Sampling:
     check_ids((token for token, _ in body.logit_bias), tokenizer, "logit_bias")
     return Sampling(
-        temperature=0.0 if body.temperature < GREEDY_BELOW else body.temperature,
+        temperature=body.temperature,
         top_p=body.top_p,
         top_k=body.top_k if 0 < body.top_k < tokenizer.n_vocab else 0,
         min_p=body.min_p,

@@ -269,10 +269,8 @@ class _Voice:
 
 def _is_plain(request: GenerationRequest) -> bool:
     """Whether every sampled token is the expected one and nobody asks for numbers: then nothing need be computed."""
-    likeliest_only = Sampling(
-        temperature=0.0, top_p=request.sampling.top_p, top_k=request.sampling.top_k, min_p=request.sampling.min_p
-    )
-    return request.sampling == likeliest_only and request.logprobs is None and request.min_tokens == 0
+    likeliest_only = request.sampling.plain() == Sampling(temperature=0.0)
+    return likeliest_only and request.logprobs is None and request.min_tokens == 0
 
 
 def _score(model: EchoModel, tokens: Sequence[int], followers: Sequence[int], expected: int, k: int) -> PromptScores:

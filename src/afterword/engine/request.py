@@ -1,6 +1,10 @@
 """What an engine is asked to do: one prompt, some candidates, every decision already made."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
+
+GREEDY_BELOW: Final = 1e-5
+"""Temperatures under this are greedy (docs/rules.md#greedy): dividing by them would overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +15,7 @@ class Sampling:
     """
 
     temperature: float = 1.0
-    """0 means greedy: the likeliest token, the lowest id on a tie."""
+    """Divides the logits."""
     top_p: float = 1.0
     """Mass of the nucleus, 1.0 = all; 0 = the top token."""
     top_k: int = 0
@@ -25,6 +29,15 @@ class Sampling:
     """Divides positive and multiplies negative logits of tokens in prompt or completion, 1.0 = off."""
     logit_bias: tuple[tuple[int, float], ...] = ()
     """(token id, -100..100) pairs with distinct ids; -100 bans, 100 forces."""
+
+    @property
+    def is_greedy(self) -> bool:
+        """Nothing is left to chance, whichever way that was said: the likeliest token, the lowest id on a tie."""
+        return self.temperature < GREEDY_BELOW or self.top_p <= 0 or self.top_k == 1 or self.min_p >= 1
+
+    def plain(self) -> "Sampling":
+        """The same; greedy said by temperature 0 alone, so that also who lacks the other ways can do it."""
+        return replace(self, temperature=0.0, top_p=1.0, top_k=0, min_p=0.0) if self.is_greedy else self
 
 
 @dataclass(frozen=True, slots=True)

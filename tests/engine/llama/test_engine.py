@@ -22,8 +22,8 @@ from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.sequence import Group, Span
 from afterword.engine.llama.sequence import Sequence as Candidate
 from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.engine.sampling.logprobs import LogSoftmax
-from afterword.engine.sampling.sampler import EveryTokenBanned
 from afterword.errors import EngineFailed, Overloaded
 from afterword.tokens import ByteTokenizer
 

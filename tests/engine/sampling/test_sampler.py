@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from afterword.engine.request import Sampling
+from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.engine.sampling.random_stream import RandomStream
-from afterword.engine.sampling.sampler import EveryTokenBanned, Sampler, Workspace
+from afterword.engine.sampling.sampler import Sampler, Workspace
 
 INF = float("inf")
 LN2 = math.log(2.0)
@@ -86,7 +87,7 @@ DISTRIBUTIONS = [
     pytest.param(Sampling(top_p=0.99), logs(1, 0, 1), (), (), [1, 0, 1], id="top_p_beside_impossible_tokens"),
     pytest.param(Sampling(min_p=0.3), SIXTEENTHS, (), (), [2, 1, 0, 0, 0], id="min_p"),
     pytest.param(Sampling(min_p=0.25), SIXTEENTHS, (), (), [4, 2, 1, 0, 0], id="min_p_keeps_equality"),
-    pytest.param(Sampling(min_p=1.0), logs(1, 3, 3), (), (), [0, 1, 1], id="min_p_1_keeps_the_top_token_and_its_ties"),
+    pytest.param(Sampling(min_p=1.0), logs(1, 3, 3), (), (), [0, 1, 0], id="min_p_1_is_the_top_token"),
     pytest.param(
         Sampling(temperature=2.0, min_p=0.4),
         logs(16, 4, 1),

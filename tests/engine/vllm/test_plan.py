@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from tests.fakes import generation_request
 
 from afterword.engine.request import Sampling
+from afterword.engine.sampling.bias import TokenBias
 from afterword.engine.vllm.plan import Limits, Plan, plan_of, seed_of
 from afterword.errors import InvalidRequest
 
@@ -31,43 +33,40 @@ def banning(tokens: Iterable[int]) -> Sampling:
         pytest.param(Sampling(temperature=9e-6), id="almost 0"),
         pytest.param(Sampling(top_p=0.0), id="top_p 0"),
         pytest.param(Sampling(top_k=1), id="top_k 1"),
+        pytest.param(Sampling(min_p=1.0), id="min_p 1"),
     ],
 )
 def test_whatever_leaves_only_the_top_token_is_greedy(sampling: Sampling) -> None:
-    found = plan(sampling=sampling)
+    found = plan(sampling=sampling).sampling
     assert (found.temperature, found.top_p, found.top_k, found.min_p) == (0.0, 1.0, 0, 0.0)
 
 
 def test_sampling_is_passed_on_as_it_is() -> None:
-    found = plan(
-        sampling=Sampling(
-            temperature=0.7,
-            top_p=0.9,
-            top_k=5,
-            min_p=0.05,
-            frequency_penalty=1.5,
-            presence_penalty=-0.5,
-            repetition_penalty=1.2,
-            logit_bias=((3, 2.5),),
-        )
+    warm = Sampling(
+        temperature=0.7,
+        top_p=0.9,
+        top_k=5,
+        min_p=0.05,
+        frequency_penalty=1.5,
+        presence_penalty=-0.5,
+        repetition_penalty=1.2,
     )
-    assert (found.temperature, found.top_p, found.top_k, found.min_p) == (0.7, 0.9, 5, 0.05)
-    assert (found.frequency_penalty, found.presence_penalty, found.repetition_penalty) == (1.5, -0.5, 1.2)
-    assert (found.bias, found.allowed) == (((3, 2.5),), None)
+    found = plan(sampling=replace(warm, logit_bias=((3, 2.5),)))
+    assert (found.sampling, found.bias) == (warm, TokenBias((), {3: 2.5}))
 
 
 def test_top_k_of_the_whole_vocabulary_is_none() -> None:
-    assert plan(sampling=Sampling(top_k=10)).top_k == 0
-    assert plan(sampling=Sampling(top_k=9)).top_k == 9
+    assert plan(sampling=Sampling(top_k=10)).sampling.top_k == 0
+    assert plan(sampling=Sampling(top_k=9)).sampling.top_k == 9
 
 
 def test_minus_100_bans_whatever_the_logit_is() -> None:
-    assert plan(sampling=Sampling(logit_bias=((3, -100.0), (4, -99.0)))).bias == ((3, -math.inf), (4, -99.0))
+    assert plan(sampling=Sampling(logit_bias=((3, -100.0), (4, -99.0)))).bias.added == {3: -math.inf, 4: -99.0}
 
 
 def test_100_leaves_only_the_forced_tokens_and_their_logits() -> None:
     found = plan(sampling=Sampling(logit_bias=((7, 100.0), (3, 100.0), (4, 5.0), (5, -100.0))))
-    assert (found.allowed, found.bias) == ((3, 7), ())
+    assert found.bias == TokenBias((3, 7), {})
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from afterword.engine.events import Event, PromptDone, PromptScores
 from afterword.engine.llama.kv import KVSlots, ScoreRow, Slot
 from afterword.engine.llama.runner import Computed
 from afterword.engine.llama.sequence import Reader, Sequence
+from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.engine.sampling.logprobs import LogSoftmax
-from afterword.engine.sampling.sampler import EveryTokenBanned
 from afterword.errors import AfterwordError
 
 Message = tuple[Reader, Event | AfterwordError]

@@ -12,13 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afterword.engine.request import Sampling
-
-_BAN = -100.0
-_FORCE = 100.0
+from afterword.engine.sampling.bias import token_bias
 
 _EXTREME = 1e20
-"""Repetition penalties above this or below its inverse count as these: with them a logit would become infinite, and
-only its sign matters by then."""
+"""Repetition penalties above this or below its inverse count as these."""
 
 
 class Adjustment:
@@ -32,9 +29,12 @@ class Adjustment:
         self._n_vocab = n_vocab
         self._frequency = sampling.frequency_penalty
         self._presence = sampling.presence_penalty
-        self._repetition = min(max(sampling.repetition_penalty, 1 / _EXTREME), _EXTREME)
+        self._repetition = finite_penalty(sampling.repetition_penalty)
         self._counts: Counter[int] = Counter()
-        self._elsewhere, self._bias = _fixed_part(sampling.logit_bias)
+        bias = token_bias(sampling.logit_bias)
+        self._bias = dict.fromkeys(bias.forced, 0.0) if bias.forced else bias.added
+        self._elsewhere = -math.inf if bias.forced else 0.0
+        """What is added to tokens that `_bias` does not name."""
         self._added: NDArray[np.float32] | None = None
         self._factors: NDArray[np.float32] | None = None
         if self._bias:
@@ -84,13 +84,6 @@ class Adjustment:
         return choose(out, spare, out=out)
 
 
-def _fixed_part(logit_bias: Sequence[tuple[int, float]]) -> tuple[float, dict[int, float]]:
-    """What `logit_bias` adds: to tokens not named in it, and to each named one.
-
-    Forced tokens keep their logits and everything else is banned: adding 100 to all of them would change
-    nothing but the rounding.
-    """
-    forced = [token for token, bias in logit_bias if bias >= _FORCE]
-    if forced:
-        return -math.inf, dict.fromkeys(forced, 0.0)
-    return 0.0, {token: -math.inf if bias <= _BAN else bias for token, bias in logit_bias}
+def finite_penalty(repetition_penalty: float) -> float:
+    """The penalty within bounds in which no logit becomes infinite; only its direction matters beyond them."""
+    return min(max(repetition_penalty, 1 / _EXTREME), _EXTREME)

@@ -13,13 +13,10 @@ from numpy.typing import NDArray
 
 from afterword.engine.request import Sampling
 from afterword.engine.sampling.adjustment import Adjustment
+from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.engine.sampling.largest import in_order, largest
-from afterword.errors import InvalidRequest
 
 _BLOCK = 64
-
-_GREEDY_BELOW = 1e-5
-"""Temperatures under this are greedy (docs/rules.md#temperature)."""
 
 _DEEPEST = 104.0
 """exp(-_DEEPEST) is 0 in float32."""
@@ -30,13 +27,6 @@ _SORTED_AT_ONCE = 512
 """Tokens that are sorted without further thought."""
 
 _GROUPS_PER_NAT = 16
-
-
-class EveryTokenBanned(InvalidRequest):
-    """The request's own rules leave its candidate no token: the client's mistake, unlike broken logits."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, param="logit_bias")
 
 
 class Randomness(Protocol):
@@ -89,7 +79,7 @@ class Sampler:
         self._end_ids = sorted(end_ids)
         self._min_tokens = min_tokens
         self._top_k = sampling.top_k if sampling.top_k < n_vocab else 0
-        self._keeps_one = sampling.temperature < _GREEDY_BELOW or sampling.top_p <= 0.0 or sampling.top_k == 1
+        self._keeps_one = sampling.is_greedy
         self._keeps_all = sampling.top_p >= 1.0 and self._top_k == 0 and sampling.min_p <= 0.0
 
     def accept(self, token: int) -> None:
@@ -132,9 +122,7 @@ class Sampler:
         peak = row.max()
         if not np.isfinite(peak):
             return ValueError(f"the model's logits have {peak} as their largest value")
-        if position < self._min_tokens and self._end_ids:
-            return EveryTokenBanned("logit_bias and min_tokens together ban every token.")
-        return EveryTokenBanned("logit_bias bans every token.")
+        return EveryTokenBanned(by_min_tokens=position < self._min_tokens and bool(self._end_ids))
 
     def _weigh(self, scores: NDArray[np.float32], peak: np.float32) -> None:
         """Fill `shifted` and `weights`. The likeliest token's weight is 1, so a tiny temperature cannot overflow."""

@@ -7,7 +7,7 @@ connection. What an upstream cannot honour never comes here: `capabilities.py` h
 from dataclasses import dataclass
 from typing import Any
 
-from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.request import GenerationRequest
 from afterword.engine.upstream.learned import text_of
 from afterword.engine.upstream.seeds import derived_seed, seed_of_32_bits
 from afterword.engine.upstream.settings import VendorSettings
@@ -42,7 +42,7 @@ def plan(request: GenerationRequest, target: Target) -> list[Ask]:
     supports = target.vendor.supports
     stops = _stops(request, target)
     several = request.n_candidates > 1 and supports.n
-    if is_greedy(request.sampling) and not supports.greedy_n:
+    if request.sampling.is_greedy and not supports.greedy_n:
         several = False
     if request.stops and not stops:
         # A candidate that is stopped here would go on there until the last of its company ends.
@@ -56,11 +56,6 @@ def plan(request: GenerationRequest, target: Target) -> list[Ask]:
         _ask(request, target, (candidate,), stops, scores=request.prompt_logprobs if candidate == 0 else None)
         for candidate in range(request.n_candidates)
     ]
-
-
-def is_greedy(sampling: Sampling) -> bool:
-    """Whether one token is left to draw, whichever way that was said; so also servers without that way can do it."""
-    return sampling.temperature == 0 or sampling.top_p == 0 or sampling.top_k == 1 or sampling.min_p >= 1
 
 
 def _ask(
@@ -107,21 +102,17 @@ def _logprobs(request: GenerationRequest, target: Target, scores: int | None) ->
 
 
 def _sampling(request: GenerationRequest, target: Target) -> dict[str, Any]:
-    sampling = request.sampling
-    greedy = is_greedy(sampling)
+    sampling = request.sampling.plain()
     supports = target.vendor.supports
-    body: dict[str, Any] = {
-        "temperature": 0 if greedy else sampling.temperature,
-        "top_p": 1.0 if greedy else sampling.top_p,
-    }
+    body: dict[str, Any] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
     if supports.penalties:
         body["frequency_penalty"] = sampling.frequency_penalty
         body["presence_penalty"] = sampling.presence_penalty
     if sampling.logit_bias:
         body["logit_bias"] = {str(token): _number(bias) for token, bias in sampling.logit_bias}
     extensions = {
-        "top_k": 0 if greedy else sampling.top_k,
-        "min_p": 0.0 if greedy else sampling.min_p,
+        "top_k": sampling.top_k,
+        "min_p": sampling.min_p,
         "repetition_penalty": sampling.repetition_penalty,
     }
     body |= {name: value for name, value in extensions.items() if name in supports.extensions}

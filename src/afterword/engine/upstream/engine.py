@@ -17,7 +17,7 @@ from afterword.engine.candidate import new_candidates
 from afterword.engine.events import Finished, PromptDone
 from afterword.engine.mailbox import Mailbox, MailboxGeneration
 from afterword.engine.request import GenerationRequest
-from afterword.engine.sampling.sampler import EveryTokenBanned
+from afterword.engine.sampling.bias import check_tokens_are_left
 from afterword.engine.upstream.answer import Answer
 from afterword.engine.upstream.asking import Ask, Target, plan
 from afterword.engine.upstream.breaker import Breaker
@@ -33,9 +33,6 @@ from afterword.text.stops import StopAutomaton
 from afterword.tokens import Tokenizer
 
 _log = structlog.get_logger("afterword.upstream")
-
-BANS = -100.0
-"""A bias at which a token is banned (docs/rules.md#logit-bias)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +179,8 @@ class UpstreamEngine:
             ends = [Finished(index, "length", 0, 0.0, 0) for index in range(request.n_candidates)]
             job.mailbox.post([PromptDone(0, None), *ends])
             return
-        self._refuse_if_all_are_banned(request)
+        if self._target.exact:
+            check_tokens_are_left(request, self.tokenizer.n_vocab)
         answer = job.answer = Answer(request, self._voices(request), self._spelling, job.mailbox.post)
         await self._ask_carefully(plan(request, self._target), answer, request)
         self._close_answer(job, answer)
@@ -192,12 +190,6 @@ class UpstreamEngine:
         counted = answer.end(exact=self._target.exact)
         self._counts.prompt_tokens += len(job.request.prompt) if counted.n_prompt is None else counted.n_prompt
         self._counts.cached_tokens += 0 if counted.n_cached is None else counted.n_cached
-
-    def _refuse_if_all_are_banned(self, request: GenerationRequest) -> None:
-        """Servers differ in what they make of a request that leaves no token."""
-        n_banned = sum(bias <= BANS for _, bias in request.sampling.logit_bias)
-        if self._target.exact and n_banned >= self.tokenizer.n_vocab:
-            raise EveryTokenBanned("logit_bias bans every token.")
 
     def _voices(self, request: GenerationRequest) -> list[Voice]:
         if self._spelling is not None:

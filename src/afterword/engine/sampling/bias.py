@@ -1,0 +1,54 @@
+"""What `logit_bias` does to the tokens of a vocabulary (docs/rules.md#logit-bias). Knows no logits."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from afterword.engine.request import GenerationRequest
+from afterword.errors import InvalidRequest
+
+_BAN, _FORCE = -100.0, 100.0
+
+
+class EveryTokenBanned(InvalidRequest):
+    """The request's own rules leave its candidate no token: the client's mistake, unlike broken logits."""
+
+    def __init__(self, *, by_min_tokens: bool) -> None:
+        """`by_min_tokens`: those that the bias leaves are end tokens, and those may not come yet."""
+        rules = "logit_bias and min_tokens together ban" if by_min_tokens else "logit_bias bans"
+        super().__init__(f"{rules} every token.", param="logit_bias")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBias:
+    """What is forced, banned and added."""
+
+    forced: tuple[int, ...]
+    """In order of their ids. If there are any, they keep their logits and no other token may be sampled."""
+    added: Mapping[int, float]
+    """What is added to the logit of each token named, minus infinity to a banned one; empty if any are forced."""
+
+
+def token_bias(logit_bias: Sequence[tuple[int, float]]) -> TokenBias:
+    """Adding 100 to forced tokens would change nothing but the rounding, so everything else is banned instead."""
+    forced = sorted(token for token, bias in logit_bias if bias >= _FORCE)
+    if forced:
+        return TokenBias(tuple(forced), {})
+    return TokenBias((), {token: -math.inf if bias <= _BAN else bias for token, bias in logit_bias})
+
+
+def check_tokens_are_left(request: GenerationRequest, n_vocab: int) -> None:
+    """Raise `EveryTokenBanned` if a candidate could sample nothing of a vocabulary of `n_vocab` tokens.
+
+    For engines that sample elsewhere: what another program makes of such a request is not known.
+    """
+    if request.max_tokens == 0:
+        return
+    bias = token_bias(request.sampling.logit_bias)
+    banned = {token for token, value in bias.added.items() if value == -math.inf}
+    n_left = len(bias.forced) or n_vocab - len(banned)
+    if n_left == 0:
+        raise EveryTokenBanned(by_min_tokens=False)
+    ends = request.end_ids.intersection(bias.forced) if bias.forced else request.end_ids - banned
+    if request.min_tokens > 0 and n_left == len(ends):
+        raise EveryTokenBanned(by_min_tokens=True)

@@ -1,0 +1,57 @@
+import math
+from typing import Any
+
+import pytest
+from tests.fakes import generation_request
+
+from afterword.engine.request import Sampling
+from afterword.engine.sampling.bias import EveryTokenBanned, TokenBias, check_tokens_are_left, token_bias
+
+
+@pytest.mark.parametrize(
+    ("logit_bias", "meant"),
+    [
+        ((), TokenBias((), {})),
+        (((3, -100.0), (4, -99.5), (5, 99.5)), TokenBias((), {3: -math.inf, 4: -99.5, 5: 99.5})),
+        (((7, 100.0), (3, 100.0), (4, 5.0), (5, -100.0)), TokenBias((3, 7), {})),
+    ],
+    ids=["none", "ban", "force"],
+)
+def test_a_bias_of_100_either_way_is_no_sum(logit_bias: tuple[tuple[int, float], ...], meant: TokenBias) -> None:
+    assert token_bias(logit_bias) == meant
+
+
+def bans(n: int) -> Sampling:
+    return Sampling(logit_bias=tuple((token, -100.0) for token in range(n)))
+
+
+LAST = frozenset({3})
+FORCED_LAST = Sampling(logit_bias=((3, 100.0),))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sampling": bans(4)}, "logit_bias bans every token."),
+        ({"sampling": bans(3), "end_ids": LAST}, None),
+        (
+            {"sampling": bans(3), "end_ids": LAST, "min_tokens": 1},
+            "logit_bias and min_tokens together ban every token.",
+        ),
+        ({"sampling": bans(2), "end_ids": LAST, "min_tokens": 1}, None),
+        ({"sampling": FORCED_LAST, "end_ids": LAST}, None),
+        (
+            {"sampling": FORCED_LAST, "end_ids": LAST | {9}, "min_tokens": 1},
+            "logit_bias and min_tokens together ban every token.",
+        ),
+        ({"sampling": bans(4), "max_tokens": 0}, None),
+    ],
+)
+def test_a_request_leaves_each_candidate_a_token(changes: dict[str, Any], message: str | None) -> None:
+    request = generation_request([1], **changes)
+    if message is None:
+        check_tokens_are_left(request, 4)
+        return
+    with pytest.raises(EveryTokenBanned) as refused:
+        check_tokens_are_left(request, 4)
+    assert (str(refused.value), refused.value.param) == (message, "logit_bias")
