@@ -23,8 +23,7 @@ class Breaker:
         self._now = now
         self._n_failures = 0
         """In a row."""
-        self._n_opened = 0
-        """Times it has opened since it was last closed."""
+        self._next_rest = caution.rest
         self._opens_until: float | None = None
         self._is_tried = False
         """Half open, and a request is on its way."""
@@ -54,7 +53,7 @@ class Breaker:
     def succeed(self) -> None:
         """A request was answered."""
         self._n_failures = 0
-        self._n_opened = 0
+        self._next_rest = self._caution.rest
         self._opens_until = None
         self._is_tried = False
 
@@ -77,7 +76,7 @@ class Breaker:
             self._opens_until = min(self._opens_until, self._now())
 
     def _open(self) -> None:
-        rest = min(self._caution.rest * 2**self._n_opened, self._caution.longest_rest)
-        self._n_opened += 1
+        rest = min(self._next_rest, self._caution.longest_rest)
+        self._next_rest = 2 * rest
         self._opens_until = self._now() + rest
         self._is_tried = False
