@@ -31,7 +31,7 @@ from redis.retry import Retry
 
 from afterword import logs
 from afterword.api.app import create_app
-from afterword.api.settings import ApiSettings
+from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
 from afterword.gateway.base import Gateway
 from afterword.gateway.database import open_database
@@ -99,7 +99,7 @@ def _stored(file: Path, redis: str | None) -> tuple[str, Gateway]:
 
 @asynccontextmanager
 async def _running(gateway: Gateway) -> AsyncIterator[Any]:
-    app = create_app(Registry([ServedModel("echo", EchoEngine(), created=0)]), ApiSettings(), gateway)
+    app = create_app(Registry([ServedModel("echo", EchoEngine(), created=0)]), ServerConfig(), gateway)
     async with app.router.lifespan_context(app):
         yield app
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from afterword import logs
 from afterword.api.app import create_app
-from afterword.api.settings import ApiSettings
+from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
 from afterword.engine.request import GenerationRequest, Sampling
 from afterword.models import Registry, ServedModel
@@ -115,7 +115,7 @@ def allocation_count() -> int:
 async def measure(n_tokens: int) -> dict[str, float]:
     """All kinds, by metric."""
     engine = EchoEngine()
-    app = create_app(Registry([ServedModel("echo", engine, created=0)]), ApiSettings())
+    app = create_app(Registry([ServedModel("echo", engine, created=0)]), ServerConfig())
     works: dict[str, Callable[[int], Awaitable[object]]] = {"engine": lambda n: engine_alone(engine, n)}
     for kind, fields in KINDS.items():
         body = {"prompt": PROMPT, "temperature": 0, **fields}

@@ -20,8 +20,7 @@ import uvloop
 from afterword import logs
 from afterword.engine.llama.binding import LlamaContext
 from afterword.engine.llama.engine import LlamaEngine
-from afterword.engine.llama.loading import load_engine
-from afterword.engine.llama.settings import LlamaSettings
+from afterword.engine.llama.loading import LlamaSettings, load_engine
 from afterword.engine.request import GenerationRequest, Sampling
 from afterword.launch import begin_anew_with_large_pages
 

@@ -2,7 +2,7 @@
 
     docs.py write | check
 
-docs/configuration.md comes from the tables of settings, docs/cli.md from the commands' help, and docs/code.md
+docs/configuration.md comes from the tables of `config/`, docs/cli.md from the commands' help, and docs/code.md
 from the first sentence of each file's docstring, or of the comment at the head of a script.
 """
 
@@ -15,17 +15,11 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from afterword.cli.main import app
-from afterword.defaults import (
-    DEFAULT_MODEL,
-    MODEL_SETTINGS,
-    SECTIONS,
-    SETTINGS,
-    SUPPORT_SETTINGS,
-    VENDOR_SETTINGS,
-    Setting,
-    TableSetting,
-)
-from afterword.engine.upstream.settings import EXTENSIONS, PRESETS
+from afterword.config.model import DEFAULT_MODEL, ModelConfig
+from afterword.config.table import Key, Table, keys_of
+from afterword.config.tree import SECTIONS
+from afterword.config.values import allowed
+from afterword.config.vendor import EXTENSIONS, PRESETS, Supports, VendorConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "afterword"
@@ -57,7 +51,7 @@ LONGEST_LINE = 90
 
 CONFIGURATION = """# Configuration
 
-Made from `src/afterword/defaults.py` by `make docs`.
+Made from the tables in `src/afterword/config/` by `make docs`.
 
 A setting is taken from the first of these that gives it: the command line, the environment, the configuration file,
 the default. The file is `./afterword.toml` if there is one, or the one that `--config` or `AFTERWORD_CONFIG` names; a
@@ -102,19 +96,19 @@ path = "{DEFAULT_MODEL.name}"    # the model that comes along
 def configuration() -> str:
     """docs/configuration.md."""
     parts = [CONFIGURATION]
-    for section in SECTIONS:
+    for section, keys in SECTIONS.items():
         parts.append(f"## `[{section}]`\n")
         parts.append("| key | option | variable | value | default | meaning |\n|---|---|---|---|---|---|")
-        parts.append("\n".join(_row(setting) for setting in SETTINGS if setting.section == section) + "\n")
+        parts.append("\n".join(_row(key) for key in keys.values()) + "\n")
     parts.append(
         "## `[[models]]`\n\nOne table a model; without any, the model that comes along is served: "
         f"`{DEFAULT_MODEL.name}`, which also answers to {', '.join(f'`{alias}`' for alias in DEFAULT_MODEL.aliases)}.\n"
     )
-    parts.append(_tables(MODEL_SETTINGS))
+    parts.append(_tables(ModelConfig))
     parts.append(
         "## `[[vendors]]`\n\nOne table a server that runs models for this one; docs/vendors.md has examples.\n"
     )
-    parts.append(_tables(VENDOR_SETTINGS))
+    parts.append(_tables(VendorConfig))
     parts.append(
         "### `supports`\n\nWhat each kind of server is known to honour; the table `supports` of a vendor differs.\n"
     )
@@ -123,17 +117,17 @@ def configuration() -> str:
     return "\n".join(parts)
 
 
-def _tables(settings: tuple[TableSetting, ...]) -> str:
-    rows = [f"| `{s.name}` | {s.kind.label} | {s.default_text} | {s.help} |" for s in settings]
+def _tables(table: type[Table]) -> str:
+    rows = [f"| `{k.name}` | {allowed(k.kind)} | {k.default} | {k.about} |" for k in keys_of(table).values()]
     return "\n".join(["| key | value | default | meaning |\n|---|---|---|---|", *rows]) + "\n"
 
 
 def _supports() -> str:
     kinds = list(PRESETS)
     lines = [f"| key | {' | '.join(kinds)} | meaning |", "|---" * (len(kinds) + 2) + "|"]
-    for setting in SUPPORT_SETTINGS:
-        cells = [_shown(getattr(PRESETS[kind], setting.name)) for kind in kinds]
-        lines.append(f"| `{setting.name}` | {' | '.join(cells)} | {setting.help} |")
+    for key in keys_of(Supports).values():
+        cells = [_shown(getattr(PRESETS[kind], key.name)) for kind in kinds]
+        lines.append(f"| `{key.name}` | {' | '.join(cells)} | {key.about} |")
     return "\n".join(lines) + "\n"
 
 
@@ -147,15 +141,8 @@ def _shown(value: object) -> str:
             return str(value)
 
 
-def _row(setting: Setting) -> str:
-    cells = (
-        f"`{setting.name}`",
-        f"`{setting.flag}`",
-        f"`{setting.variable}`",
-        setting.kind.label,
-        setting.shown_default,
-        setting.help,
-    )
+def _row(key: Key) -> str:
+    cells = (f"`{key.name}`", f"`{key.flag}`", f"`{key.variable}`", allowed(key.kind), key.default, key.about)
     return "| " + " | ".join(cells) + " |"
 
 

@@ -7,7 +7,7 @@ import pytest
 from scripts import docs
 
 from afterword.completions.body import CompletionBody
-from afterword.defaults import SETTINGS
+from afterword.config.tree import SETTINGS
 from afterword.gateway.ledger import MAX_WAITING
 
 ROOT = Path(__file__).resolve().parent.parent

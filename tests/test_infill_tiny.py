@@ -11,8 +11,9 @@ from tests.models.tiny import Tiny
 from afterword.completions.assemble import Assembler, Choice, Delta, join
 from afterword.completions.body import parse_body
 from afterword.completions.request import Completion
-from afterword.completions.resolve import Limits, resolve
+from afterword.completions.resolve import resolve
 from afterword.completions.run import run
+from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine
 from afterword.errors import InvalidRequest
 from afterword.models import ServedModel
@@ -22,7 +23,9 @@ BOS = 271
 
 
 def completion(engine: Engine, **fields: Any) -> Completion:
-    return resolve(parse_body({"seed": 1, **fields}, strict=False), ServedModel("tiny", engine, created=0), Limits())
+    return resolve(
+        parse_body({"seed": 1, **fields}, strict=False), ServedModel("tiny", engine, created=0), ServerConfig()
+    )
 
 
 async def choices(engine: Engine, asked: Completion) -> list[Choice]:

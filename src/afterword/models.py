@@ -1,8 +1,8 @@
-"""Which models are served: names and aliases to engines. Knows no HTTP, no configuration and no model library."""
+"""Which models are served: names and aliases to engines. Knows no HTTP and no model library."""
 
 from dataclasses import dataclass, field
 
-from afterword.defaults import LOCAL
+from afterword.config.vendor import LOCAL
 from afterword.engine.base import Engine
 from afterword.errors import ModelNotFound
 from afterword.text.infill import InfillTemplate

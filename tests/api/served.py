@@ -8,7 +8,8 @@ import httpx
 from fastapi import FastAPI
 
 from afterword.api.app import create_app
-from afterword.api.settings import ApiSettings
+from afterword.completions.filter.verdict import ContentFilter
+from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine, EngineStats, Generation
 from afterword.engine.echo import EchoEngine
 from afterword.engine.events import Event
@@ -30,14 +31,20 @@ def registry(*engines: Engine) -> Registry:
     return Registry(models)
 
 
-def app_of(*engines: Engine, api_key: str | None = None, gateway: Gateway | None = None, **settings: Any) -> FastAPI:
-    """An application over `engines` with `settings`, the fields of `ApiSettings`.
+def app_of(
+    *engines: Engine,
+    api_key: str | None = None,
+    gateway: Gateway | None = None,
+    content_filter: ContentFilter | None = None,
+    **settings: Any,
+) -> FastAPI:
+    """An application over `engines` with `settings`, the fields of `ServerConfig.
 
     It is behind `gateway`; without one it wants `api_key`, or is open if there is none either.
     """
     if gateway is None:
         gateway = OPEN if api_key is None else single_key_gateway(api_key)
-    return create_app(registry(*engines), ApiSettings(**settings), gateway)
+    return create_app(registry(*engines), ServerConfig(**settings), gateway, content_filter)
 
 
 def client_of(app: FastAPI, **headers: str) -> httpx.AsyncClient:

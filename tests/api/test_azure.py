@@ -9,7 +9,7 @@ from tests.api.served import CREATED
 from tests.live import run_server
 
 from afterword.api.app import create_app
-from afterword.api.settings import ApiSettings
+from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
 from afterword.gateway.opening import single_key_gateway
 from afterword.models import Registry, ServedModel
@@ -25,7 +25,7 @@ def url() -> Iterator[str]:
         ServedModel("echo", EchoEngine(), CREATED),
         ServedModel("second", EchoEngine(), CREATED, aliases=("gpt-35-turbo-instruct",), vendor="azure"),
     ]
-    with run_server(create_app(Registry(models), ApiSettings(), single_key_gateway(KEY))) as running:
+    with run_server(create_app(Registry(models), ServerConfig(), single_key_gateway(KEY))) as running:
         yield running
 
 

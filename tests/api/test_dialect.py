@@ -9,8 +9,8 @@ from tests.api.requests import EVERY_FIELD, GREEDY, REQUESTS
 from tests.api.served import CREATED, BreakingEngine, app_of, assert_error, client_of
 
 from afterword.api.app import create_app
-from afterword.api.settings import ApiSettings
 from afterword.completions.body import CompletionBody
+from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
 from afterword.errors import EngineFailed
 from afterword.models import Registry, ServedModel
@@ -147,7 +147,7 @@ def two_vendors() -> Registry:
 )
 @pytest.mark.parametrize("path", ["/v5/completions", "/v5/completions/"])
 async def test_which_model_answers(path: str, name: str | None, answers: str) -> None:
-    async with client_of(create_app(two_vendors(), ApiSettings())) as client:
+    async with client_of(create_app(two_vendors(), ServerConfig())) as client:
         plain = await client.post(path, json=GREEDY | {"model": name})
         stream = await client.post(path, json=GREEDY | {"model": name, "stream": True})
     assert plain.json()["model"] == answers
@@ -166,7 +166,7 @@ async def test_which_model_answers(path: str, name: str | None, answers: str) ->
     ],
 )
 async def test_other_names_are_refused_with_the_one_that_was_meant(name: str, hint: str) -> None:
-    async with client_of(create_app(two_vendors(), ApiSettings())) as client:
+    async with client_of(create_app(two_vendors(), ServerConfig())) as client:
         asked = await client.post("/v5/completions", json={"model": name})
         found = await client.get(f"/v5/models/{name}")
     for response in (asked, found):

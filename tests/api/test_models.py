@@ -4,7 +4,7 @@ import pytest
 from tests.api.served import CREATED, app_of, assert_error, client_of
 
 from afterword.api.app import create_app
-from afterword.api.settings import ApiSettings
+from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
 from afterword.models import Registry, ServedModel
 from afterword.text.infill import parse_template
@@ -60,7 +60,7 @@ async def test_a_card_says_what_the_model_can_do() -> None:
 
 async def test_a_configured_template_is_told_as_a_way_to_fill_gaps() -> None:
     served = ServedModel("gap", EchoEngine(), CREATED, infill_template=parse_template("{prefix}|{suffix}"))
-    async with client_of(create_app(Registry([served]), ApiSettings())) as client:
+    async with client_of(create_app(Registry([served]), ServerConfig())) as client:
         card = (await client.get("/v1/models/gap")).json()
     assert card["capabilities"]["suffix"] is True
     assert card["infill_tokens"] is None

@@ -5,7 +5,7 @@ from tests.api.served import CREATED, BreakingEngine, app_of, assert_error, clie
 
 from afterword.api.app import create_app
 from afterword.api.scale_models import STATUS
-from afterword.api.settings import ApiSettings
+from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
 from afterword.errors import EngineFailed
 from afterword.metrics import STATES
@@ -77,7 +77,7 @@ async def test_models_are_listed_filtered_and_sorted(path: str, query: str, expe
         ServedModel("echo-2", EchoEngine(), CREATED - 60, vendor="azure"),
         ServedModel("a", EchoEngine(), CREATED + 60),
     ]
-    async with client_of(create_app(Registry(models), ApiSettings())) as client:
+    async with client_of(create_app(Registry(models), ServerConfig())) as client:
         body = (await client.get(path + query)).json()
     assert list(body) == ["items", "has_more"]
     assert [item["id"] for item in body["items"]] == expected

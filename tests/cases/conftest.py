@@ -11,8 +11,8 @@ import pytest
 from tests.live import run_server
 
 from afterword.api.app import create_app
-from afterword.api.settings import ApiSettings
-from afterword.config import load_config
+from afterword.config.load import load_config
+from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine
 from afterword.loading.registry import load_registry
 
@@ -40,7 +40,7 @@ def serving_default_model(cache_dir: Path) -> Iterator[Running]:
     flags = {"context": str(CONTEXT), "parallel": str(PARALLEL), "cache_dir": str(cache_dir), "layout": "split"}
     registry = load_registry(load_config(flags, {}, cache_dir))
     with (
-        run_server(create_app(registry, ApiSettings())) as url,
+        run_server(create_app(registry, ServerConfig())) as url,
         httpx.Client(base_url=url, timeout=120) as http,
     ):
         yield Running(url, http, registry.get(None).engine)

@@ -12,13 +12,16 @@ from tests.api.served import app_of
 from tests.cases.wellformed import body_of, check_error
 from tests.live import run_server
 
+from afterword.api import intake
+
 LIMIT = 1_000_000
 GOOD = b'{"prompt":"A","max_tokens":1,"temperature":0}'
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with run_server(app_of(max_body_bytes=LIMIT, body_idle_seconds=0.2)) as running:
+    with pytest.MonkeyPatch.context() as patch, run_server(app_of(max_body_bytes=LIMIT)) as running:
+        patch.setattr(intake, "IDLE_SECONDS", 0.2)
         yield running
 
 

@@ -9,8 +9,8 @@ from tests.live import run_server
 from tests.models.tiny import Tiny, write_tiny
 
 from afterword.api.app import create_app
-from afterword.api.settings import ApiSettings
-from afterword.config import load_config
+from afterword.config.load import load_config
+from afterword.config.tree import ServerConfig
 from afterword.loading.registry import load_registry
 
 pytestmark = pytest.mark.model
@@ -25,7 +25,7 @@ def test_suffix_01_a_model_with_infill_tokens_fills_in(tmp_path: Path) -> None:
     registry = load_registry(load_config(flags, {}, tmp_path))
     body = {"prompt": "ab", "suffix": "c", "max_tokens": 2, "temperature": 0, "logit_bias": {str(THE): 100}}
     with (
-        run_server(create_app(registry, ApiSettings())) as url,
+        run_server(create_app(registry, ServerConfig())) as url,
         httpx.Client(base_url=url, timeout=60) as http,
     ):
         answer = body_of(http.post("/v1/completions", json=body))

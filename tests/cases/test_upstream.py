@@ -15,9 +15,9 @@ from tests.cases.wellformed import body_of, check_error, folded
 from tests.live import run_server
 
 from afterword.api.app import create_app
-from afterword.api.settings import ApiSettings
-from afterword.config import load_config
-from afterword.defaults import DEFAULT_MODEL
+from afterword.config.load import load_config
+from afterword.config.model import DEFAULT_MODEL
+from afterword.config.tree import ServerConfig
 from afterword.loading.registry import load_registry
 
 CASES: list[Case] = [case for module in (utf8, stops, logprobs, echo) for case in module.CASES]
@@ -47,7 +47,7 @@ def second(server: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     directory: Path = tmp_path_factory.mktemp("second")
     (directory / "afterword.toml").write_text(TOML.format(url=server.url, model=DEFAULT_MODEL.name))
     registry = load_registry(load_config({}, {}, directory))
-    with run_server(create_app(registry, ApiSettings())) as url, httpx.Client(base_url=url, timeout=120) as http:
+    with run_server(create_app(registry, ServerConfig())) as url, httpx.Client(base_url=url, timeout=120) as http:
         yield Running(url, http, registry.get(None).engine)
 
 

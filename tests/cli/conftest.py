@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from afterword.api.app import create_app
-from afterword.api.settings import ApiSettings
 from afterword.cli.main import app
+from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
 from afterword.gateway.opening import single_key_gateway
 from afterword.models import Registry, ServedModel
@@ -43,5 +43,5 @@ def afterword(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Afterword:
 def server(run_server: Callable[[Any], AbstractContextManager[str]]) -> Iterator[str]:
     """The base URL of a server with two echo models, `first` and `second`, that wants the key `KEY`."""
     models = [ServedModel(name, EchoEngine(), 0) for name in ("first", "second")]
-    with run_server(create_app(Registry(models), ApiSettings(), single_key_gateway(KEY))) as url:
+    with run_server(create_app(Registry(models), ServerConfig(), single_key_gateway(KEY))) as url:
         yield url

@@ -6,7 +6,7 @@ from tests.cli.conftest import Afterword
 from afterword import __version__
 from afterword.cli.parameters import NOT_OPTIONS
 from afterword.completions.body import CompletionBody
-from afterword.defaults import SETTINGS
+from afterword.config.tree import SETTINGS
 
 
 def test_the_version_is_printed(afterword: Afterword) -> None:

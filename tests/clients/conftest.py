@@ -12,9 +12,9 @@ from tests.clients.environments import environment
 from tests.clients.reference import Reference
 from tests.clients.running import Client
 
-from afterword.defaults import DEFAULT_MODEL
-from afterword.engine.llama.loading import load_engine
-from afterword.engine.llama.settings import Layout, LlamaSettings
+from afterword.config.model import DEFAULT_MODEL
+from afterword.config.tree import Layout
+from afterword.engine.llama.loading import LlamaSettings, load_engine
 from afterword.loading.embedded import model_file
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"

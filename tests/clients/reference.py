@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from afterword.cli.local import LocalSource
-from afterword.completions.resolve import Limits
+from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine
 from afterword.engine.events import PromptDone, PromptScores
 from afterword.engine.request import GenerationRequest, Sampling
@@ -19,7 +19,7 @@ class Reference:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._source = LocalSource(Registry([ServedModel("reference", engine, created=0)]), Limits())
+        self._source = LocalSource(Registry([ServedModel("reference", engine, created=0)]), ServerConfig())
 
     def tokens(self, text: str) -> list[int]:
         """The text's tokens; text that spells control tokens means them."""

@@ -14,7 +14,7 @@ from tests.clients.conftest import CONTEXT, OpenClient
 from tests.clients.reference import Reference
 from tests.clients.running import Client
 
-from afterword.defaults import DEFAULT_MODEL
+from afterword.config.model import DEFAULT_MODEL
 from afterword.loading.embedded import model_file
 
 pytestmark = [pytest.mark.clients, pytest.mark.model]

@@ -13,7 +13,7 @@ from tests.clients.reference import Reference
 from tests.live import run_server
 
 from afterword.api.app import create_app
-from afterword.api.settings import ApiSettings
+from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine
 from afterword.engine.echo import EchoEngine
 from afterword.errors import EngineFailed, Overloaded
@@ -57,7 +57,7 @@ def application(slow: Engine) -> Recorder:
         ServedModel("broken", BreakingEngine(failure, 2, state="failed"), CREATED + 20),
         ServedModel("slow", slow, CREATED - 60),
     ]
-    return Recorder(create_app(Registry(models), ApiSettings(), single_key_gateway(KEY)))
+    return Recorder(create_app(Registry(models), ServerConfig(), single_key_gateway(KEY)))
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from afterword.cluster.sharing import check_shared
-from afterword.config import load_config
+from afterword.config.load import load_config
 from afterword.errors import ConfigurationError
 
 POSTGRES = "postgresql://user@host/name"

@@ -11,7 +11,8 @@ import numpy as np
 
 from afterword.completions.body import CompletionBody, parse_body
 from afterword.completions.request import Completion
-from afterword.completions.resolve import Limits, resolve
+from afterword.completions.resolve import resolve
+from afterword.config.tree import ServerConfig
 from afterword.engine.base import Capabilities, EngineStats
 from afterword.engine.events import Event, PromptScores
 from afterword.engine.request import GenerationRequest
@@ -150,11 +151,11 @@ def body(**fields: Any) -> CompletionBody:
     return parse_body(fields, strict=False)
 
 
-def completion(*where: ServedModel | Limits, **fields: Any) -> Completion:
-    """The request of these fields, resolved; with a seed unless they have one. `where` replaces model and limits."""
+def completion(*where: ServedModel | ServerConfig, **fields: Any) -> Completion:
+    """The request of these fields, resolved; with a seed unless they have one. `where` replaces model and server."""
     model = next((part for part in where if isinstance(part, ServedModel)), served())
-    limits = next((part for part in where if isinstance(part, Limits)), Limits())
-    return resolve(body(**({"seed": 0} | fields)), model, limits)
+    server = next((part for part in where if isinstance(part, ServerConfig)), ServerConfig())
+    return resolve(body(**({"seed": 0} | fields)), model, server)
 
 
 def scores(n_prompt: int, k: int) -> PromptScores:

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from afterword.completions.assemble import Assembler, Choice, Delta, Usage, join
 from afterword.completions.body import parse_body
 from afterword.completions.request import Completion
-from afterword.completions.resolve import Limits, resolve
+from afterword.completions.resolve import resolve
 from afterword.completions.run import run
+from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
 from afterword.models import ServedModel
 
@@ -54,7 +55,7 @@ def answer(fields: dict[str, Any]) -> Answer:
     async def collect() -> Answer:
         engine = EchoEngine()
         served = ServedModel("echo", engine, created=0)
-        completion = resolve(parse_body(fields, strict=True), served, Limits())
+        completion = resolve(parse_body(fields, strict=True), served, ServerConfig())
         assembler = Assembler(completion)
         deltas: list[Delta] = []
         async with run(completion, engine) as events:

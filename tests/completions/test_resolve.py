@@ -4,7 +4,7 @@ import pytest
 from tests.completions.scripted import BOS, EOS, MID, AsciiTokenizer, completion, letters, served
 
 from afterword.completions.request import Completion
-from afterword.completions.resolve import Limits
+from afterword.config.tree import ServerConfig
 from afterword.engine.request import GenerationRequest, Sampling
 from afterword.errors import ContextExceeded, InvalidRequest
 from afterword.models import ServedModel
@@ -18,7 +18,7 @@ def only(result: Completion) -> GenerationRequest:
     return result.generations[0]
 
 
-def refused(*where: ServedModel | Limits, **fields: Any) -> tuple[str | None, str]:
+def refused(*where: ServedModel | ServerConfig, **fields: Any) -> tuple[str | None, str]:
     with pytest.raises(InvalidRequest) as caught:
         completion(*where, **fields)
     return caught.value.param, str(caught.value)
@@ -156,9 +156,9 @@ def test_ranking_needs_log_probabilities_that_the_answer_does_not_show() -> None
 
 
 def test_candidates_are_capped_over_the_whole_request() -> None:
-    limits = Limits(max_candidates=6)
-    assert len(completion(limits, prompt=["a", "b"], n=3).generations) == 2
-    param, message = refused(limits, prompt=["a", "b"], n=1, best_of=4)
+    server = ServerConfig(max_candidates=6)
+    assert len(completion(server, prompt=["a", "b"], n=3).generations) == 2
+    param, message = refused(server, prompt=["a", "b"], n=1, best_of=4)
     assert param == "prompt"
     assert "8 candidates" in message
     assert "at most 6" in message
@@ -168,7 +168,7 @@ def test_candidates_are_capped_over_the_whole_request() -> None:
 def test_log_probabilities_are_capped_by_operator_and_engine(name: str) -> None:
     assert only(completion(**{name: 50})).max_tokens == 16
     assert refused(**{name: 51})[1] == f"'{name}' must be at most 50 for this model, not 51."
-    assert refused(Limits(max_logprobs=5), **{name: 6})[0] == name
+    assert refused(ServerConfig(max_logprobs=5), **{name: 6})[0] == name
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.models.tiny import Tiny, write_tiny
 from tests.models.vllm import open_vllm
 
 from afterword.api.app import create_app
-from afterword.api.settings import ApiSettings
+from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine
 from afterword.engine.echo import EchoEngine
 from afterword.engine.llama.binding import LlamaModel
@@ -58,7 +58,7 @@ async def open_llama_q8(*, max_waiting: int) -> AsyncIterator[Engine]:
 async def open_upstream_echo(*, max_waiting: int) -> AsyncIterator[Engine]:
     """Our own server over HTTP, with the echo engine behind it."""
     served = ServedModel("echo", EchoEngine(n_streams=64, max_waiting=1000), 0)
-    with run_server(create_app(Registry([served]), ApiSettings())) as url:
+    with run_server(create_app(Registry([served]), ServerConfig())) as url:
         async with opened(url, "echo", ByteTokenizer(), kind="afterword", max_waiting=max_waiting) as engine:
             yield engine
 
@@ -70,7 +70,7 @@ async def open_upstream_llama(*, max_waiting: int) -> AsyncIterator[Engine]:
         path = write_tiny(Path(directory), Tiny("Q8_0", add_bos=True))
         behind = load_engine(settings(path, Path(directory), parallel=8, max_waiting=1000))
         vocabulary = Vocabulary(LlamaModel(path, vocab_only=True))
-        app = create_app(Registry([ServedModel("tiny", behind, 0)]), ApiSettings())
+        app = create_app(Registry([ServedModel("tiny", behind, 0)]), ServerConfig())
         with run_server(app) as url:
             async with opened(url, "tiny", vocabulary, kind="afterword", max_waiting=max_waiting) as engine:
                 yield engine

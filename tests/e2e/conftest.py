@@ -11,7 +11,7 @@ from tests.live import run_server
 from tests.models.engines import load_default
 
 from afterword.api.app import create_app
-from afterword.api.settings import ApiSettings
+from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
 from afterword.models import Registry, ServedModel
 from afterword.text.infill import parse_template
@@ -45,7 +45,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ServedModel("echo", EchoEngine(context=2**16), 1700000000),
         ServedModel("long", EchoEngine(context=2**17), 1700000000),
     ]
-    with run_server(create_app(Registry(models), ApiSettings())) as running:
+    with run_server(create_app(Registry(models), ServerConfig())) as running:
         yield running
 
 

@@ -21,8 +21,8 @@ from sqlalchemy import select, text
 from tests.live import run_server
 
 from afterword.api.app import create_app
-from afterword.api.settings import ApiSettings
-from afterword.config import load_config
+from afterword.config.load import load_config
+from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
 from afterword.gateway.database import Database, open_database
 from afterword.gateway.key import id_of
@@ -67,7 +67,7 @@ def serving(where: Path | str) -> Iterator[str]:
     """The base URL of a server with an echo model and the keys of a database; stopped in good order."""
     config = load_config({"database": str(where), "model": "echo"}, {}, Path("/"))
     registry = Registry([ServedModel("echo", EchoEngine(), 0)])
-    with run_server(create_app(registry, ApiSettings(), open_gateway(config))) as url:
+    with run_server(create_app(registry, ServerConfig(), open_gateway(config))) as url:
         yield url
 
 

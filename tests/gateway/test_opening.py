@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from afterword.config import Config, load_config
+from afterword.config.load import load_config
+from afterword.config.tree import Config, ServerConfig
 from afterword.errors import ConfigurationError, NotAuthenticated
 from afterword.gateway.database import open_database
 from afterword.gateway.key_store import KeyTerms, create_key, revoke_key
 from afterword.gateway.ledger import StoredLedger
-from afterword.gateway.opening import check_gateway, open_gateway
+from afterword.gateway.opening import check_exposure, check_gateway, is_loopback, open_gateway
 from afterword.gateway.static import EVERYTHING, NoLedger, OpenKeys, SingleKey
 from afterword.gateway.stored_keys import StoredKeys
 
@@ -20,6 +21,25 @@ NOW = datetime.now(UTC)
 
 def configured(where: Path | str, **flags: str) -> Config:
     return load_config({"database": str(where), **flags}, {}, Path("/"))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])
+def test_other_machines_are_served_only_with_a_key(host: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        check_exposure(ServerConfig(host=host), n_keys=0)
+    assert str(caught.value).startswith(f"host is {host}, which other machines may reach, and there is no key")
+    assert "`afterword keys create NAME`, or set AFTERWORD_API_KEY" in str(caught.value)
+    check_exposure(ServerConfig(host=host), n_keys=1)
+    check_exposure(ServerConfig(host=host, api_key="k"), n_keys=0)
+    check_exposure(ServerConfig(host="127.0.0.1"), n_keys=0)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("[::1]", True), ("LocalHost", True), ("local", False)],
+)
+def test_loopback_addresses_are_told_apart(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected
 
 
 def test_other_machines_are_served_once_there_is_a_live_key(prepared: Path | str) -> None:

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from afterword.config import Config, load_config
+from afterword.config.load import load_config
+from afterword.config.tree import Config
+from afterword.config.values import Share
 from afterword.engine.echo import EchoEngine
 from afterword.errors import ConfigurationError, ModelNotFound
-from afterword.kinds import Share
 from afterword.loading.embedded import memory_budget, model_file
 from afterword.loading.registry import load_registry
 from afterword.machine import free_memory

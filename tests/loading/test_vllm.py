@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from afterword.config import load_config
-from afterword.engine.vllm.loading import check_options, engine_options
-from afterword.engine.vllm.settings import VllmSettings
+from afterword.config.load import load_config
+from afterword.engine.vllm.loading import VllmSettings, check_options, engine_options
 from afterword.errors import ConfigurationError
 from afterword.loading.registry import load_registry
 from afterword.loading.tokenizers import load_tokenizer

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tests.models.tiny import Tiny, write_tiny
 
-from afterword.defaults import DEFAULT_MODEL
+from afterword.config.model import DEFAULT_MODEL
+from afterword.config.tree import Layout
 from afterword.engine.llama.engine import LlamaEngine
-from afterword.engine.llama.loading import load_engine
-from afterword.engine.llama.settings import Layout, LlamaSettings
+from afterword.engine.llama.loading import LlamaSettings, load_engine
 from afterword.loading.embedded import model_file
 
 
@@ -19,7 +19,7 @@ def settings(
     path: Path, cache_dir: Path, *, context: int = 512, parallel: int = 4, max_waiting: int = 64, threads: int = 1
 ) -> LlamaSettings:
     """Settings for a small engine without a limit of memory. One thread hardly feels a busy machine."""
-    return LlamaSettings(path, context, parallel, threads, max_waiting, None, cache_dir)
+    return LlamaSettings(path, context, parallel, threads, max_waiting, None, cache_dir, "original")
 
 
 @asynccontextmanager

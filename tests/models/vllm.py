@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from afterword.engine.vllm.core import Step
 from afterword.engine.vllm.engine import VllmEngine
+from afterword.engine.vllm.loading import VllmSettings
 from afterword.engine.vllm.plan import Plan
-from afterword.engine.vllm.settings import VllmSettings
 
 if TYPE_CHECKING:
     from afterword.engine.vllm.binding import VllmCore

@@ -10,7 +10,7 @@ from tests.live import run_server
 from tests.models.vllm import engine_on_shared_core
 
 from afterword.api.app import create_app
-from afterword.api.settings import ApiSettings
+from afterword.config.tree import ServerConfig
 from afterword.engine.vllm.engine import VllmEngine
 from afterword.models import Registry, ServedModel
 
@@ -34,7 +34,7 @@ def running(engine: VllmEngine) -> Iterator[Running]:
     """The server, as the fault corpus talks to it."""
     registry = Registry([ServedModel(NAME, engine, 0, aliases=("default",))])
     with (
-        run_server(create_app(registry, ApiSettings())) as url,
+        run_server(create_app(registry, ServerConfig())) as url,
         httpx.Client(base_url=url, timeout=120) as http,
     ):
         yield Running(url, http, engine)

@@ -18,7 +18,9 @@ from afterword.api.auth import KeyMiddleware
 from afterword.api.errors import FailureMiddleware, describe
 from afterword.api.exchange import ExchangeMiddleware, OpenExchanges
 from afterword.api.schema import describe_api
-from afterword.api.settings import ApiSettings, Serving, serving_of
+from afterword.api.serving import Serving, serving_of
+from afterword.completions.filter.verdict import ContentFilter
+from afterword.config.tree import ServerConfig
 from afterword.gateway.base import Gateway
 from afterword.gateway.opening import OPEN
 from afterword.metrics import Metrics, RequestMetrics
@@ -43,11 +45,16 @@ SECONDS_TO_RECORD = 10.0
 
 
 def create_app(
-    registry: Registry, settings: ApiSettings, gateway: Gateway = OPEN, metrics: RequestMetrics | None = None
+    registry: Registry,
+    server: ServerConfig,
+    gateway: Gateway = OPEN,
+    content_filter: ContentFilter | None = None,
+    metrics: RequestMetrics | None = None,
 ) -> FastAPI:
     """The application over `registry`, for the clients that `gateway` lets in. No state outside the app.
 
-    It closes the engines and the gateway when it shuts down. `metrics`: where requests are counted, None: its own.
+    It closes the engines and the gateway when it shuts down. `content_filter`: what `load_filter` makes of the
+    server's own. `metrics`: where requests are counted, None: its own.
     """
     app = FastAPI(
         title="afterword",
@@ -59,25 +66,25 @@ def create_app(
     )
     counts = Metrics(registry.all()) if metrics is None else metrics
     counts.watch("afterword_limits_alone", LIMITS_ALONE, lambda: gateway.limiter.n_alone)
-    app.state.serving = Serving(registry, settings, gateway, counts, OpenExchanges())
+    app.state.serving = Serving(registry, server, content_filter, gateway, counts, OpenExchanges())
     for part in (completions, models, scale_models, tokenize, status, docs, playground):
         app.include_router(part.router)
     app.add_exception_handler(HTTPException, _routing_failure)
     describe_api(app)
-    _add_layers(app, settings)
+    _add_layers(app, server.cors_origins)
     return app
 
 
-def _add_layers(app: FastAPI, settings: ApiSettings) -> None:
+def _add_layers(app: FastAPI, cors_origins: tuple[str, ...]) -> None:
     """From the inside out: preflights and errors get the headers of the outer layers, and need no key."""
     serve = serving_of(app)
     app.add_middleware(KeyMiddleware, keys=serve.gateway.keys)
     app.add_middleware(SlashMiddleware)
     app.add_middleware(FailureMiddleware)
-    if settings.cors_origins:
+    if cors_origins:
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=settings.cors_origins,
+            allow_origins=cors_origins,
             allow_methods=(*METHODS, "OPTIONS"),
             allow_headers=("*",),
             expose_headers=EXPOSED_HEADERS,

@@ -23,14 +23,15 @@ from afterword.api.exchange import Exchange, exchange_of
 from afterword.api.intake import read_object
 from afterword.api.render import AnswerHead, BodyRenderer, ChunkRenderer, new_head
 from afterword.api.schema import COMPLETION_DOCS, SCALE_COMPLETION_DOCS
-from afterword.api.settings import ApiSettings, Serving, serving
+from afterword.api.serving import Serving, serving
 from afterword.api.sse import EventStream, frame
 from afterword.completions.assemble import Assembler, Delta, join
 from afterword.completions.body import CompletionBody, parse_body
 from afterword.completions.filter.screen import Hit, Screened
 from afterword.completions.request import Completion
-from afterword.completions.resolve import Limits, resolve
+from afterword.completions.resolve import resolve
 from afterword.completions.run import Running, run
+from afterword.config.tree import ServerConfig
 from afterword.engine.events import Event
 from afterword.logs import log_flagged
 from afterword.models import ServedModel
@@ -79,10 +80,10 @@ async def complete_by_path(request: Request) -> Response:
 
 async def _answer(request: Request, dialect: Dialect, override: dict[str, Any]) -> Response:
     serve = serving(request)
-    data = await read_object(request, serve.settings.max_body_bytes, serve.settings.body_idle_seconds)
-    body = parse_body(data | override, strict=serve.settings.strict)
+    data = await read_object(request, serve.server.max_body_bytes)
+    body = parse_body(data | override, strict=serve.server.strict)
     served = permitted(dialect.find(serve.registry, body.model), request.scope)
-    completion = await _resolve(body, served, serve.settings)
+    completion = await _resolve(body, served, serve.server)
     job = Job(dialect, completion, served, Assembler(completion), exchange_of(request.scope), serve)
     job.exchange.begin(job.completion, job.assembler, served.full_name)
     job.exchange.admission = await serve.gateway.limiter.admit(grant_of(request.scope), completion.most_tokens)
@@ -91,11 +92,10 @@ async def _answer(request: Request, dialect: Dialect, override: dict[str, Any]) 
     return await unless_client_leaves(_plain(job), request.receive)
 
 
-async def _resolve(body: CompletionBody, served: ServedModel, settings: ApiSettings) -> Completion:
-    limits = Limits(max_logprobs=settings.max_logprobs, max_candidates=settings.max_candidates, strict=settings.strict)
+async def _resolve(body: CompletionBody, served: ServedModel, server: ServerConfig) -> Completion:
     if sum(len(item) for item in body.prompt if isinstance(item, str)) > LONG_PROMPT:
-        return await asyncio.to_thread(resolve, body, served, limits)
-    return resolve(body, served, limits)
+        return await asyncio.to_thread(resolve, body, served, server)
+    return resolve(body, served, server)
 
 
 @asynccontextmanager
@@ -121,7 +121,7 @@ def _count_unread(job: Job, running: Running) -> None:
 
 def _screened(job: Job, running: Running) -> AsyncIterator[tuple[int, Event]]:
     """The events as the operator's content filter lets them pass."""
-    content_filter = job.serve.settings.content_filter
+    content_filter = job.serve.content_filter
     if content_filter is None:
         return running
 

@@ -21,25 +21,24 @@ MAX_DRAINED = 64 * 1024 * 1024
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 _GZIP = 16 + zlib.MAX_WBITS
 
-
 IDLE_SECONDS = 30.0
 """How long a body may stop coming before it counts as never coming."""
 
 
-async def read_object(request: Request, max_bytes: int, idle_seconds: float = IDLE_SECONDS) -> dict[str, Any]:
+async def read_object(request: Request, max_bytes: int) -> dict[str, Any]:
     """The request's body as a JSON object. Content-Type is ignored: some clients send none.
 
-    Raises `Refused` (408 if nothing comes for `idle_seconds`, 413 over `max_bytes` as sent or inflated, 415 for other
+    Raises `Refused` (408 if nothing comes for `IDLE_SECONDS`, 413 over `max_bytes` as sent or inflated, 415 for other
     encodings than gzip), `InvalidRequest` for anything that is not an object in UTF-8 JSON, `ClientLeft`.
     """
-    return parse_object(await read_body(request, max_bytes, idle_seconds))
+    return parse_object(await read_body(request, max_bytes))
 
 
-async def read_body(request: Request, max_bytes: int, idle_seconds: float = IDLE_SECONDS) -> bytes:
+async def read_body(request: Request, max_bytes: int) -> bytes:
     """The body, inflated if it came as gzip. Errors as in `read_object`."""
     sink = _sink(request.headers.get("content-encoding", ""), max_bytes)
     n_received = 0
-    pieces = _pieces(request.receive, idle_seconds)
+    pieces = _pieces(request.receive)
     async for piece in pieces:
         n_received += len(piece)
         if n_received > max_bytes or not sink.feed(piece):
@@ -66,13 +65,13 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, orjson.JSONDecodeError) else "a number or the nesting is out of range"
 
 
-async def _pieces(receive: Receive, idle_seconds: float) -> AsyncIterator[bytes]:
+async def _pieces(receive: Receive) -> AsyncIterator[bytes]:
     while True:
         try:
-            async with asyncio.timeout(idle_seconds):
+            async with asyncio.timeout(IDLE_SECONDS):
                 message = await receive()
         except TimeoutError:
-            raise Refused(408, f"The request's body stopped coming for {idle_seconds:g} seconds.") from None
+            raise Refused(408, f"The request's body stopped coming for {IDLE_SECONDS:g} seconds.") from None
         if message["type"] == "http.disconnect":
             raise ClientLeft
         yield message.get("body", b"")

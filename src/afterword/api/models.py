@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from afterword.api.auth import grant_of, permitted
 from afterword.api.schema import MODEL_DOCS, MODELS_DOCS
-from afterword.api.settings import serving
+from afterword.api.serving import serving
 from afterword.api.wire import json_response
 from afterword.engine.base import UNKNOWN_CONTEXT
 from afterword.models import ServedModel

@@ -12,7 +12,7 @@ from afterword.api.dialect import SCALE_GP
 from afterword.api.listing import read_listing
 from afterword.api.models import model_facts, permitted_models
 from afterword.api.schema import SCALE_MODEL_DOCS, SCALE_MODELS_DOCS
-from afterword.api.settings import serving
+from afterword.api.serving import serving
 from afterword.api.wire import json_response
 from afterword.models import ServedModel
 

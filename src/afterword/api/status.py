@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from afterword import __version__
 from afterword.api.schema import HEALTH_DOCS, METRICS_DOCS, READY_DOCS, WELCOME_DOCS
-from afterword.api.settings import Serving, serving
+from afterword.api.serving import Serving, serving
 from afterword.api.wire import json_response
 from afterword.metrics import CONTENT_TYPE
 

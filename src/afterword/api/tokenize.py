@@ -13,7 +13,7 @@ from starlette.responses import Response
 from afterword.api.auth import permitted
 from afterword.api.intake import read_object
 from afterword.api.schema import DETOKENIZE_DOCS, TOKENIZE_DOCS, TOKENIZER_INFO_DOCS
-from afterword.api.settings import serving
+from afterword.api.serving import serving
 from afterword.api.wire import json_response
 from afterword.engine.base import UNKNOWN_CONTEXT
 from afterword.errors import InvalidRequest
@@ -80,7 +80,7 @@ async def tokenizer_info(request: Request) -> Response:
 
 async def _read(request: Request) -> tuple[ServedModel, dict[str, Any]]:
     serve = serving(request)
-    data = await read_object(request, serve.settings.max_body_bytes, serve.settings.body_idle_seconds)
+    data = await read_object(request, serve.server.max_body_bytes)
     model = data.get("model")
     if model is not None and not isinstance(model, str):
         raise InvalidRequest("'model' must be a string.", param="model", code="invalid_type")

@@ -9,7 +9,7 @@ import typer
 
 from afterword.cli.options import Option
 from afterword.cluster.sharing import check_shared
-from afterword.config import Config
+from afterword.config.tree import Config
 from afterword.errors import ConfigurationError
 
 LOCAL = "local"

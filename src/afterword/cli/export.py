@@ -3,14 +3,16 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from afterword.cli.options import CONFIG_OPTION, Option, argument, with_options
-from afterword.config import load_config
+from afterword.config.load import load_config
+from afterword.config.refusal import read_option
 from afterword.errors import ConfigurationError
 from afterword.loading.embedded import model_file
 
-DTYPES = ("bfloat16", "float16", "float32")
+Dtype = Literal["bfloat16", "float16", "float32"]
+DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 """The first is the default."""
 
 
@@ -30,9 +32,7 @@ def export(values: Mapping[str, Any]) -> None:
     Example:
       afterword models export smollm2-135m-instruct smollm2
     """
-    dtype = DTYPES[0] if values["dtype"] is None else values["dtype"]
-    if dtype not in DTYPES:
-        raise ConfigurationError(f"--dtype is {dtype!r}: it must be one of {', '.join(DTYPES)}.")
+    dtype = read_option(Dtype, DTYPES[0] if values["dtype"] is None else values["dtype"], "--dtype")
     config = load_config({"config": values["config"], "model": values["name"]}, os.environ, Path.cwd())
     file = model_file(config.models[0].path)
     try:

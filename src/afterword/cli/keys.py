@@ -10,18 +10,16 @@ from afterword.cli.listing import FORMAT_OPTION, format_of, print_rows
 from afterword.cli.moments import future
 from afterword.cli.options import Option, argument, with_options
 from afterword.cli.storage import DATABASE_OPTIONS, opened
-from afterword.errors import ConfigurationError
+from afterword.config.refusal import read_option
+from afterword.config.values import KeyLimit
 from afterword.gateway.grant import KeyLimits
 from afterword.gateway.key import id_of
 from afterword.gateway.key_store import KeyRecord, KeyTerms, create_key, list_keys, revoke_key, rotate_key
-from afterword.kinds import Integer
 
 ABOUT = "API keys: who may use the server, for what and how much. A key is shown once, when it is made."
 
 NAME = argument("name", str, "What to call it: letters, digits, dots, dashes, underscores and @.")
 KEY = argument("key", str, "Its id, its name if no other live key has that, or the whole key.")
-
-LIMIT = Integer(1, 2**31 - 1)
 
 COLUMNS = (
     "id",
@@ -136,12 +134,7 @@ def _show_once(text: str, done: str) -> None:
 
 
 def _limit(name: str, given: str | None) -> int | None:
-    if given is None:
-        return None
-    try:
-        return LIMIT.parse(given)
-    except ValueError:
-        raise ConfigurationError(f"--{name.replace('_', '-')} is {given!r}: it must be {LIMIT.label}.") from None
+    return None if given is None else read_option(KeyLimit, given, "--" + name.replace("_", "-"))
 
 
 def _row(record: KeyRecord, now: datetime) -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 import csv
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 from rich.console import Console
@@ -11,10 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from afterword.cli.options import Option
-from afterword.errors import ConfigurationError
-from afterword.kinds import Choice
+from afterword.config.refusal import read_option
 
-FORMATS = Choice(("table", "csv", "json"))
+Format = Literal["table", "csv", "json"]
 
 FORMAT_OPTION = Option("format", ("--format",), str, "table, csv or json. [default: table]", "FORMAT")
 
@@ -22,15 +21,13 @@ WIDTH_WITHOUT_TERMINAL = 240
 """Columns where there is no terminal to ask: wide enough that paths stay whole for the next program."""
 
 
-def format_of(given: str | None) -> str:
+def format_of(given: str | None) -> Format:
     """The chosen format. Raises `ConfigurationError`."""
-    try:
-        return FORMATS.parse("table" if given is None else given)
-    except ValueError:
-        raise ConfigurationError(f"--format is {given!r}: it must be {FORMATS.label}.") from None
+    form: Format = read_option(Format, "table" if given is None else given, "--format")
+    return form
 
 
-def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], form: str, last: Sequence[Any] = ()) -> None:
+def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], form: Format, last: Sequence[Any] = ()) -> None:
     """Write rows of str, int, None or lists of str; `last` is a row that only a table gets: the sums."""
     match form:
         case "csv":

@@ -10,17 +10,18 @@ from afterword.cli.source import Ending
 from afterword.completions.assemble import Assembler, Delta, join
 from afterword.completions.body import parse_body
 from afterword.completions.request import Completion
-from afterword.completions.resolve import Limits, resolve
+from afterword.completions.resolve import resolve
 from afterword.completions.run import run
+from afterword.config.tree import ServerConfig
 from afterword.models import Registry, ServedModel
 
 
 class LocalSource:
     """See `Source`."""
 
-    def __init__(self, registry: Registry, limits: Limits) -> None:
+    def __init__(self, registry: Registry, server: ServerConfig) -> None:
         self._registry = registry
-        self._limits = limits
+        self._server = server
 
     async def stream(self, request: dict[str, Any], write: Callable[[str], object]) -> Ending:
         """See `Source`."""
@@ -54,9 +55,9 @@ class LocalSource:
             await served.engine.aclose()
 
     def _resolve(self, request: dict[str, Any]) -> tuple[ServedModel, Completion]:
-        body = parse_body(request, strict=self._limits.strict)
+        body = parse_body(request, strict=self._server.strict)
         served = self._registry.get(body.model)
-        return served, resolve(body, served, self._limits)
+        return served, resolve(body, served, self._server)
 
 
 async def _fold(served: ServedModel, completion: Completion, take: Callable[[Delta], None]) -> Assembler:

@@ -9,11 +9,10 @@ from rich.table import Table
 
 from afterword.cli.listing import print_table
 from afterword.cli.options import invocation, setting_options, with_options
-from afterword.config import load_config
-from afterword.defaults import ECHO, VLLM
+from afterword.config.load import load_config
+from afterword.config.model import ECHO, ModelConfig
 from afterword.gguf_header import read_header
 from afterword.loading.embedded import model_file
-from afterword.model_config import ModelConfig
 
 
 @with_options(setting_options(["model"]), [invocation()])
@@ -42,7 +41,7 @@ def _row(model: ModelConfig) -> tuple[str, ...]:
         return model.name, aliases, "-", "-", "-", "no"
     if model.path is None:
         return model.name, aliases, f"at {', '.join(model.vendors)}", "-", "-", "-"
-    if model.engine == VLLM:
+    if model.engine == "vllm":
         # Not a GGUF file: what it is shows when its engine loads it.
         return model.name, aliases, model.path, "?", "?", "?" if model.infill_template is None else "template"
     file = model_file(model.path)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ from afterword.cli.local import LocalSource
 from afterword.cli.options import Option, setting_options
 from afterword.cli.remote import RemoteSource
 from afterword.cli.source import Source
-from afterword.completions.resolve import Limits
-from afterword.config import load_config
+from afterword.config.load import load_config
 from afterword.loading.registry import load_registry
 
 SOURCE_OPTIONS = [
@@ -30,6 +28,4 @@ def open_source(values: Mapping[str, Any]) -> Source:
         return RemoteSource(values["url"], values["model"], api_key)
     config = load_config(values, os.environ, Path.cwd())
     logs.configure(config.server.log_format, "warning")
-    server = config.server
-    limits = Limits(server.max_logprobs, server.max_candidates, server.strict)
-    return LocalSource(load_registry(replace(config, models=config.models[:1])), limits)
+    return LocalSource(load_registry(config.model_copy(update={"models": config.models[:1]})), config.server)

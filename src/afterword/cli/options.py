@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from afterword.config import CONFIG_FLAG, CONFIG_VARIABLE
-from afterword.defaults import SETTINGS, Setting
+from afterword.config.load import CONFIG_FLAG, CONFIG_VARIABLE
+from afterword.config.table import Key
+from afterword.config.tree import SETTINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,11 @@ CONFIG_OPTION = Option(
 )
 
 
-def setting_option(setting: Setting) -> Option:
+def setting_option(setting: Key) -> Option:
     """The option of one setting. Its value stays text: the configuration turns it into what it stands for."""
-    is_switch = isinstance(setting.default, bool)
+    is_switch = setting.kind is bool
     flags = (f"{setting.flag}/--no-{setting.flag.removeprefix('--')}",) if is_switch else (setting.flag,)
-    about = f"{setting.help} [default: {setting.shown_default}] [env: {setting.variable}]"
+    about = f"{setting.about} [default: {setting.default}] [env: {setting.variable}]"
     return Option(setting.name, flags, bool if is_switch else str, about, None if is_switch else "VALUE")
 
 

@@ -13,11 +13,11 @@ import uvicorn
 from afterword import logs
 from afterword.api.app import create_app
 from afterword.api.protocol import HttpProtocol
-from afterword.api.settings import api_settings
 from afterword.cli.cluster import CLUSTER_OPTION, serve_on_cluster
 from afterword.cli.options import setting_options, with_options
-from afterword.config import Config, ServerConfig, load_config
-from afterword.defaults import SETTINGS
+from afterword.completions.filter.load import load_filter
+from afterword.config.load import load_config
+from afterword.config.tree import SETTINGS, Config, ServerConfig
 from afterword.errors import ConfigurationError
 from afterword.gateway.opening import check_gateway, open_gateway
 from afterword.loading.registry import load_registry
@@ -46,14 +46,14 @@ def serve(values: Mapping[str, Any]) -> None:
     logs.configure(config.server.log_format, config.server.log_level)
     check_gateway(config)
     # Before anything is loaded or deployed, and for a cluster only to find out whether it can be.
-    settings = api_settings(config.server)
+    content_filter = load_filter(config.server.content_filter)
     if values["cluster"] is not None:
         serve_on_cluster(config, values["cluster"])
         return
     # The port is taken first: that it is in use should not show only after a model has been loaded.
     with _bind(config.server) as listener:
         registry = load_registry(config)
-        app = create_app(registry, settings, open_gateway(config))
+        app = create_app(registry, config.server, open_gateway(config), content_filter)
         server = _Server(
             uvicorn.Config(
                 app,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from afterword.cli.options import setting_options
-from afterword.config import CONFIG_FLAG, load_config
+from afterword.config.load import CONFIG_FLAG, load_config
 from afterword.errors import ConfigurationError
 from afterword.gateway.database import Database, open_database
 

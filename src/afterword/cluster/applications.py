@@ -13,8 +13,8 @@ from ray.serve.deployment import Application, Deployment
 from afterword.cluster.http import HttpReplica
 from afterword.cluster.replica import EngineReplica
 from afterword.cluster.router import PrefixRouter
-from afterword.config import ClusterConfig, Config
-from afterword.model_config import ModelConfig
+from afterword.config.model import ModelConfig
+from afterword.config.tree import ClusterConfig, Config
 
 VERSION_VARIABLE = "AFTERWORD_DEPLOYMENT"
 

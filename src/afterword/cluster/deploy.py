@@ -22,10 +22,10 @@ from ray.serve.schema import ApplicationStatusOverview
 
 from afterword.cluster.applications import engine_application, http_application
 from afterword.cluster.messages import Facts
-from afterword.config import Config
+from afterword.config.model import ModelConfig
+from afterword.config.tree import Config
 from afterword.errors import ConfigurationError
 from afterword.loading.registry import runs_here
-from afterword.model_config import ModelConfig
 
 HTTP_APPLICATION = "afterword"
 ENGINES = "afterword-"

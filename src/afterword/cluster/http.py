@@ -12,15 +12,15 @@ from ray.serve.handle import DeploymentHandle
 
 from afterword import logs
 from afterword.api.app import create_app
-from afterword.api.settings import api_settings
 from afterword.cluster.engine import REPORT_SECONDS, ClusterEngine, pause
 from afterword.cluster.messages import Facts
 from afterword.cluster.metrics import ClusterMetrics, Exposition
-from afterword.config import Config
+from afterword.completions.filter.load import load_filter
+from afterword.config.model import ModelConfig
+from afterword.config.tree import Config
 from afterword.gateway.opening import open_gateway
 from afterword.loading.registry import registry_of, runs_here
 from afterword.loading.tokenizers import load_tokenizer
-from afterword.model_config import ModelConfig
 from afterword.models import ServedModel
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
@@ -70,8 +70,9 @@ class HttpReplica:
 
     def __serve_build_asgi_app__(self) -> Any:
         """Called by Ray Serve after the constructor."""
-        settings, gateway = api_settings(self._config.server), open_gateway(self._config)
-        return _without_request_id(create_app(self._registry, settings, gateway, self._metrics))
+        server = self._config.server
+        content_filter, gateway = load_filter(server.content_filter), open_gateway(self._config)
+        return _without_request_id(create_app(self._registry, server, gateway, content_filter, self._metrics))
 
     async def exposition(self) -> Exposition:
         """This replica's own counters."""

@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 from ray import serve
 
 from afterword.cluster.messages import Accepted, Facts, Message, Report, refusal
-from afterword.config import Config
-from afterword.defaults import LOCAL
+from afterword.config.tree import Config
+from afterword.config.vendor import LOCAL
 from afterword.engine.base import Generation
 from afterword.engine.events import Event
 from afterword.engine.request import GenerationRequest
@@ -25,8 +24,8 @@ class EngineReplica:
 
         Vendors that have it too are for the HTTP replicas to ask.
         """
-        model = replace(config.models[number], vendors=(LOCAL,))
-        self._served = load_registry(replace(config, models=(model,))).all()[0]
+        model = config.models[number].model_copy(update={"vendors": (LOCAL,)})
+        self._served = load_registry(config.model_copy(update={"models": (model,)})).all()[0]
         self._metrics = Metrics([self._served])
         self._id: str = serve.get_replica_context().replica_id.unique_id
 

@@ -10,7 +10,8 @@ from ray.serve.deployment import Application
 
 from afterword.cluster.applications import engine_application, http_application
 from afterword.cluster.sharing import check_shared
-from afterword.config import Config, load_config
+from afterword.config.load import load_config
+from afterword.config.tree import Config
 from afterword.errors import ConfigurationError
 from afterword.gateway.opening import check_gateway
 from afterword.loading.registry import runs_here

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import structlog
 
-from afterword.config import Config
+from afterword.config.tree import Config
 from afterword.errors import ConfigurationError
 
 

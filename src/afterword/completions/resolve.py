@@ -5,7 +5,7 @@ long text takes a while, so the caller moves it off the event loop where that ma
 """
 
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from afterword.completions.body import CompletionBody, StreamOptions
 from afterword.completions.fields import PromptItem
@@ -13,6 +13,7 @@ from afterword.completions.infill import infill
 from afterword.completions.lacking import refuse_lacking
 from afterword.completions.prompts import PromptRules, begins_with_bos, check_ids, read_prompt, text_of_ids
 from afterword.completions.request import Completion, Prompt
+from afterword.config.tree import ServerConfig
 from afterword.engine.base import UNKNOWN_CONTEXT, Capabilities
 from afterword.engine.request import GenerationRequest, Sampling
 from afterword.errors import ContextExceeded, InvalidRequest
@@ -20,23 +21,12 @@ from afterword.models import ServedModel
 from afterword.tokens import Tokenizer
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What the operator allows."""
-
-    max_logprobs: int = 100
-    max_candidates: int = 2048
-    """Prompts x best_of of one request."""
-    strict: bool = False
-    """Hold clients to the documented fields and limits; for `parse_body`."""
-
-
-def resolve(body: CompletionBody, served: ServedModel, limits: Limits) -> Completion:
-    """The request, decided. Raises `InvalidRequest`, among them `ContextExceeded`."""
+def resolve(body: CompletionBody, served: ServedModel, server: ServerConfig) -> Completion:
+    """The request, decided within what `server` allows. Raises `InvalidRequest`, among them `ContextExceeded`."""
     best_of = _best_of(body)
-    _check_size(len(body.prompt) * best_of, limits)
+    _check_size(len(body.prompt) * best_of, server)
     refuse_lacking(body, best_of, served)
-    _check_logprobs(body, served, limits)
+    _check_logprobs(body, served, server)
     _check_suffix(body)
     seed = secrets.randbits(63) if body.seed is None else body.seed
     pattern = _pattern(body, served.engine.tokenizer, best_of, seed)
@@ -93,18 +83,18 @@ def _best_of(body: CompletionBody) -> int:
     return body.best_of
 
 
-def _check_size(n_candidates: int, limits: Limits) -> None:
-    if n_candidates > limits.max_candidates:
+def _check_size(n_candidates: int, server: ServerConfig) -> None:
+    if n_candidates > server.max_candidates:
         raise InvalidRequest(
             f"The request asks for {n_candidates} candidates (prompts x best_of, or x n); this server takes at most "
-            f"{limits.max_candidates} in one request.",
+            f"{server.max_candidates} in one request.",
             param="prompt",
             code="array_above_max_length",
         )
 
 
-def _check_logprobs(body: CompletionBody, served: ServedModel, limits: Limits) -> None:
-    most = min(limits.max_logprobs, served.engine.capabilities.max_logprobs)
+def _check_logprobs(body: CompletionBody, served: ServedModel, server: ServerConfig) -> None:
+    most = min(server.max_logprobs, served.engine.capabilities.max_logprobs)
     for param, given in (("logprobs", body.logprobs), ("prompt_logprobs", body.prompt_logprobs)):
         if given is not None and given > most:
             raise InvalidRequest(

@@ -4,7 +4,10 @@ What needs a database or Redis, or the libraries for limits, is imported only wh
 second to load each.
 """
 
-from afterword.config import Config, check_exposure, is_loopback
+import ipaddress
+
+from afterword.config.tree import Config, ServerConfig
+from afterword.errors import ConfigurationError
 from afterword.gateway.base import Gateway, Limiter
 from afterword.gateway.static import NoLedger, OpenKeys, SingleKey
 from afterword.gateway.unlimited import Unlimited
@@ -52,3 +55,24 @@ def open_limiter(redis: str | None) -> Limiter:
     from afterword.gateway.limiter_shared import redis_limiter
 
     return redis_limiter(redis)
+
+
+def check_exposure(server: ServerConfig, n_keys: int) -> None:
+    """Refuse to serve other machines without a key (docs/rules.md#open-on-loopback).
+
+    `n_keys` counts the keys in the database that are good at this moment. Raises `ConfigurationError`.
+    """
+    if server.api_key is None and n_keys == 0 and not is_loopback(server.host):
+        raise ConfigurationError(
+            f"host is {server.host}, which other machines may reach, and there is no key that clients must send: make "
+            "one with `afterword keys create NAME`, or set AFTERWORD_API_KEY (or api_key in the configuration file), "
+            "or listen on 127.0.0.1."
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`; a name other than localhost counts as reachable."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

@@ -7,14 +7,12 @@ import importlib.metadata
 import time
 from pathlib import Path
 
-from afterword.config import EngineConfig
-from afterword.defaults import DEFAULT_MODEL
+from afterword.config.model import DEFAULT_MODEL, ModelConfig
+from afterword.config.tree import EngineConfig
+from afterword.config.values import Share
 from afterword.engine.echo import EchoEngine
-from afterword.engine.llama.settings import LlamaSettings
 from afterword.errors import ConfigurationError
-from afterword.kinds import Share
 from afterword.machine import free_memory, usable_cores
-from afterword.model_config import ModelConfig
 from afterword.models import ServedModel
 
 
@@ -46,7 +44,7 @@ def load_echo(model: ModelConfig, engine: EngineConfig) -> ServedModel:
 def load_llama(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedModel:
     """llama.cpp in this process with `budget` bytes. Raises `ConfigurationError`."""
     # Here and not above: the library behind it takes a second to load and is not needed to serve other engines.
-    from afterword.engine.llama.loading import load_engine
+    from afterword.engine.llama.loading import LlamaSettings, load_engine
 
     file = model_file(model.path)
     loaded = load_engine(

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping
 
-from afterword.config import Config, EngineConfig
-from afterword.defaults import ECHO, LLAMA, LOCAL, VLLM
+from afterword.config.model import ModelConfig
+from afterword.config.tree import Config, EngineConfig
+from afterword.config.vendor import LOCAL
 from afterword.loading.embedded import load_echo, load_llama, memory_budget
 from afterword.loading.upstream import Vendor, load_upstream, open_vendors
 from afterword.loading.vllm import load_vllm
-from afterword.model_config import ModelConfig
 from afterword.models import Registry, ServedModel
 
 
@@ -16,7 +16,7 @@ def load_registry(config: Config) -> Registry:
 
     The memory budget is divided evenly among the models that need any.
     """
-    embedded = [model for model in config.models if model.engine == LLAMA and runs_here(model)]
+    embedded = [model for model in config.models if model.engine == "llama" and runs_here(model)]
     budget = memory_budget(config.engine.memory) // max(1, len(embedded))
     return registry_of(config, lambda model: _load_here(model, config.engine, budget))
 
@@ -45,8 +45,8 @@ def _load(
 
 
 def _load_here(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedModel:
-    if model.engine == ECHO:
+    if model.engine == "echo":
         return load_echo(model, engine)
-    if model.engine == VLLM:
+    if model.engine == "vllm":
         return load_vllm(model, engine)
     return load_llama(model, engine, budget)

@@ -1,10 +1,9 @@
 """A model's tokenizer without its engine, for who runs the engine elsewhere."""
 
-from afterword.defaults import ECHO, VLLM
+from afterword.config.model import ECHO, ModelConfig
 from afterword.errors import ConfigurationError
 from afterword.loading.embedded import model_file
 from afterword.loading.vllm import load_vllm_tokenizer
-from afterword.model_config import ModelConfig
 from afterword.tokens import ByteTokenizer, Tokenizer
 
 
@@ -15,7 +14,7 @@ def load_tokenizer(model: ModelConfig) -> Tokenizer:
         raise ConfigurationError(f"The model {model.name!r} has no tokenizer: configure the path of one.")
     if source == ECHO:
         return ByteTokenizer()
-    if model.engine == VLLM and model.tokenizer is None:
+    if model.engine == "vllm" and model.tokenizer is None:
         return load_vllm_tokenizer(model)
     # Here and not above: the library behind it takes a second to load and is not needed to serve other models.
     from afterword.engine.llama.binding import LlamaModel

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import structlog
 
-from afterword.config import EngineConfig
-from afterword.defaults import ECHO, LOCAL
+from afterword.config.model import ECHO, ModelConfig
+from afterword.config.tree import EngineConfig
+from afterword.config.vendor import LOCAL, VendorConfig
 from afterword.engine.base import UNKNOWN_CONTEXT, Engine
 from afterword.engine.fallback import FallbackEngine, Member
 from afterword.engine.upstream.asking import Target
@@ -16,12 +17,10 @@ from afterword.engine.upstream.discovery import About, ask_about
 from afterword.engine.upstream.engine import UpstreamEngine, UpstreamModel
 from afterword.engine.upstream.learned import LearnedTokenizer
 from afterword.engine.upstream.room import Room
-from afterword.engine.upstream.settings import VendorSettings
 from afterword.errors import ConfigurationError
 from afterword.gguf_header import read_header
 from afterword.loading.embedded import model_file
 from afterword.loading.tokenizers import load_tokenizer
-from afterword.model_config import ModelConfig
 from afterword.models import ServedModel
 from afterword.tokens import Tokenizer
 
@@ -32,11 +31,11 @@ _log = structlog.get_logger("afterword.upstream")
 class Vendor:
     """A configured vendor and the places at it, which all of its models share."""
 
-    settings: VendorSettings
+    config: VendorConfig
     room: Room
 
 
-def open_vendors(vendors: tuple[VendorSettings, ...], engine: EngineConfig) -> dict[str, Vendor]:
+def open_vendors(vendors: tuple[VendorConfig, ...], engine: EngineConfig) -> dict[str, Vendor]:
     """The vendors by name."""
     return {vendor.name: Vendor(vendor, Room(vendor.max_concurrent, engine.max_waiting)) for vendor in vendors}
 
@@ -67,20 +66,20 @@ def _name_there(model: ModelConfig) -> str:
 
 
 def _open(model: ModelConfig, vendor: Vendor, tokenizer: Tokenizer) -> Engine:
-    settings = vendor.settings
+    config = vendor.config
     exact = not isinstance(tokenizer, LearnedTokenizer)
-    if exact and not (settings.supports.token_prompts and settings.supports.logprobs):
+    if exact and not (config.supports.token_prompts and config.supports.logprobs):
         raise ConfigurationError(
-            f"The model {model.name!r} has a tokenizer, but its vendor {settings.name!r} takes no token ids or gives "
+            f"The model {model.name!r} has a tokenizer, but its vendor {config.name!r} takes no token ids or gives "
             "no log-probabilities (supports.token_prompts, supports.logprobs): leave the tokenizer out."
         )
-    about = ask_about(settings, _name_there(model))
+    about = ask_about(config, _name_there(model))
     if about.problem is not None:
-        _log.warning("upstream says nothing of a model", vendor=settings.name, model=model.name, detail=about.problem)
+        _log.warning("upstream says nothing of a model", vendor=config.name, model=model.name, detail=about.problem)
     end_ids = tokenizer.end_ids
-    target = Target(settings, _name_there(model), end_ids, exact)
+    target = Target(config, _name_there(model), end_ids, exact)
     capabilities = upstream_capabilities(
-        settings, context=_context(model, about), exact=exact, reproducible=about.reproducible and exact
+        config, context=_context(model, about), exact=exact, reproducible=about.reproducible and exact
     )
     upstream = UpstreamModel(target, tokenizer, capabilities, about.fingerprint or "")
     return UpstreamEngine(upstream, vendor.room, time.monotonic)

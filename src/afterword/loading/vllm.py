@@ -3,11 +3,10 @@
 import time
 from pathlib import Path
 
-from afterword.config import EngineConfig
-from afterword.defaults import DEFAULT_MODEL
-from afterword.engine.vllm.settings import NOT_REPRODUCIBLE, VllmSettings
+from afterword.config.model import DEFAULT_MODEL, ModelConfig
+from afterword.config.tree import EngineConfig
+from afterword.engine.vllm.loading import NOT_REPRODUCIBLE, VllmSettings, load_engine
 from afterword.errors import ConfigurationError
-from afterword.model_config import ModelConfig
 from afterword.models import ServedModel
 from afterword.tokens import Tokenizer
 
@@ -15,9 +14,6 @@ from afterword.tokens import Tokenizer
 def load_vllm(model: ModelConfig, engine: EngineConfig) -> ServedModel:
     """vLLM with one model; minutes. Raises `ConfigurationError`."""
     settings = vllm_settings(model, engine.max_waiting)
-    # Here and not above: vLLM takes many seconds to load and is not needed to serve other engines.
-    from afterword.engine.vllm.loading import load_engine
-
     loaded = load_engine(settings, engine.cache_dir)
     return ServedModel(
         model.name,

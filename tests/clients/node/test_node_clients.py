@@ -20,11 +20,10 @@ from tests.models.tiny import Tiny, write_tiny
 from tests.test_readme import ADDRESS, block
 
 from afterword.api.app import create_app
-from afterword.api.settings import ApiSettings
+from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine
 from afterword.engine.echo import EchoEngine
-from afterword.engine.llama.loading import load_engine
-from afterword.engine.llama.settings import LlamaSettings
+from afterword.engine.llama.loading import LlamaSettings, load_engine
 from afterword.gateway.opening import single_key_gateway
 from afterword.models import Registry, ServedModel
 from afterword.text.infill import parse_template
@@ -81,7 +80,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         ServedModel("template", template, CREATED, infill_template=parse_template("[{prefix}|{suffix}]")),
         ServedModel("infill", infill, CREATED),
     ]
-    with run_server(create_app(Registry(models), ApiSettings(), single_key_gateway(KEY))) as url:
+    with run_server(create_app(Registry(models), ServerConfig(), single_key_gateway(KEY))) as url:
         yield Served(url, echo, template, infill)
 
 
@@ -96,6 +95,7 @@ def infill_engine(directory: Path) -> Engine:
         max_waiting=8,
         memory_bytes=None,
         cache_dir=directory,
+        layout="original",
     )
     return load_engine(settings)
 
@@ -133,7 +133,7 @@ def test_the_official_sdk(served: Served) -> None:
 
 def test_the_example_of_the_first_page() -> None:
     models = [ServedModel("echo", EchoEngine(), CREATED, aliases=("default",))]
-    with run_server(create_app(Registry(models), ApiSettings())) as url:
+    with run_server(create_app(Registry(models), ServerConfig())) as url:
         program = block("js", "OpenAI(").replace(ADDRESS, url)
         command = ["node", "--input-type=module", "--eval", program]
         done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=120, check=False)

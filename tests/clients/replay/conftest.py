@@ -8,7 +8,7 @@ from tests.clients.replay.wire import KEY, Wire
 from tests.live import run_server
 
 from afterword.api.app import create_app
-from afterword.api.settings import ApiSettings
+from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
 from afterword.gateway.opening import single_key_gateway
 from afterword.models import Registry, ServedModel
@@ -23,5 +23,5 @@ def wire() -> Iterator[Wire]:
         ServedModel("gap", EchoEngine(), CREATED, infill_template=parse_template("[{prefix}|{suffix}]")),
         ServedModel("slow", EchoEngine(token_delay=0.02), CREATED),
     ]
-    with run_server(create_app(Registry(models), ApiSettings(), single_key_gateway(KEY))) as url:
+    with run_server(create_app(Registry(models), ServerConfig(), single_key_gateway(KEY))) as url:
         yield Wire(url)

@@ -114,7 +114,7 @@ Deploy = Callable[..., Live]
 def deploy_server(cluster: Cluster) -> Iterator[Deploy]:
     """Puts a server with the given settings on the cluster, in place of what was there."""
     from afterword.cluster import deploy
-    from afterword.config import load_config
+    from afterword.config.load import load_config
 
     with httpx.Client(base_url=cluster.url, timeout=120) as client:
 

@@ -12,8 +12,7 @@ from tests.cluster.live.conftest import Deploy
 from tests.live import run_server
 
 from afterword.api.app import create_app
-from afterword.api.settings import api_settings
-from afterword.config import load_config
+from afterword.config.load import load_config
 from afterword.loading.registry import load_registry
 
 pytestmark = [pytest.mark.cluster, pytest.mark.model]
@@ -63,7 +62,7 @@ def cached_share(url: str, lanes: Sequence[Sequence[dict[str, Any]]]) -> float:
 @pytest.fixture(scope="module")
 def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     config = load_config({**SETTINGS, "database": "none"}, {}, tmp_path_factory.mktemp("single"))
-    with run_server(create_app(load_registry(config), api_settings(config.server))) as url:
+    with run_server(create_app(load_registry(config), config.server)) as url:
         yield url
 
 

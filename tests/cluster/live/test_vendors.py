@@ -8,8 +8,7 @@ from tests.cluster.live.conftest import Deploy, Live, engine_replicas
 from tests.live import run_server
 
 from afterword.api.app import create_app
-from afterword.api.settings import api_settings
-from afterword.config import load_config
+from afterword.config.load import load_config
 from afterword.loading.registry import load_registry
 
 pytestmark = pytest.mark.cluster
@@ -40,7 +39,7 @@ vendor = ["gone", "local"]
 def live(deploy_server: Deploy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     folder: Path = tmp_path_factory.mktemp("vendors")
     config = load_config({"model": "echo", "database": "none"}, {}, folder)
-    with run_server(create_app(load_registry(config), api_settings(config.server))) as url:
+    with run_server(create_app(load_registry(config), config.server)) as url:
         (folder / "afterword.toml").write_text(MODELS.format(url=url))
         yield deploy_server(folder, context="256")
 

@@ -6,8 +6,8 @@ from tests.completions.filter.watching import listed, sent
 from afterword.completions.filter.function import FunctionFilter
 from afterword.completions.filter.listing import ListFilter, read_list
 from afterword.completions.filter.load import load_filter
+from afterword.config.values import FunctionName
 from afterword.errors import ConfigurationError
-from afterword.kinds import FunctionName
 
 
 async def test_a_list_has_words_patterns_comments_and_blank_lines() -> None:

@@ -17,8 +17,9 @@ from afterword.completions.body import parse_body
 from afterword.completions.filter.screen import Hit, Screened
 from afterword.completions.filter.verdict import ContentFilter
 from afterword.completions.request import Completion
-from afterword.completions.resolve import Limits, resolve
+from afterword.completions.resolve import resolve
 from afterword.completions.run import run
+from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine
 from afterword.engine.candidate import Candidate
 from afterword.engine.echo import EchoEngine
@@ -57,7 +58,7 @@ async def echoed(content_filter: ContentFilter, **fields: Any) -> Answer:
     engine = EchoEngine()
     body = parse_body({"temperature": 0, "seed": 1, "max_tokens": 16} | fields, strict=False)
     try:
-        completion = resolve(body, ServedModel("echo", engine, created=0), Limits())
+        completion = resolve(body, ServedModel("echo", engine, created=0), ServerConfig())
         return await answer(completion, engine, content_filter)
     finally:
         await engine.aclose()

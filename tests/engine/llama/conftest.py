@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.models.engines import load_default
 
-from afterword.defaults import DEFAULT_MODEL
+from afterword.config.model import DEFAULT_MODEL
 from afterword.engine.llama.binding import LlamaModel
 from afterword.engine.llama.engine import LlamaEngine
 from afterword.engine.llama.vocabulary import Vocabulary

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tests.engine.llama.desk import Desk, ask
 from tests.models.tiny import Tiny, write_tiny
 
-from afterword.defaults import DEFAULT_MODEL
+from afterword.config.model import DEFAULT_MODEL
 from afterword.engine.llama.binding import LlamaContext, LlamaModel
 from afterword.engine.llama.kv import Slot
 from afterword.engine.llama.runner import LlamaRunner

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from tests.models.tiny import Tiny, write_tiny
 
-from afterword.defaults import DEFAULT_MODEL
+from afterword.config.model import DEFAULT_MODEL
+from afterword.config.tree import Layout
 from afterword.engine.identity import Notebook
 from afterword.engine.llama import layout
 from afterword.engine.llama.binding import build_info
 from afterword.engine.llama.layout import NAMES, Q8_0_FILE_TYPE, load_weights
-from afterword.engine.llama.settings import Layout
 from afterword.loading.embedded import model_file
 
 pytestmark = pytest.mark.model

@@ -8,8 +8,7 @@ from tests.models.tiny import FILE_TYPES, Tiny, write_tiny
 
 from afterword.engine.llama import loading
 from afterword.engine.llama.binding import LlamaContext, LlamaModel
-from afterword.engine.llama.loading import load_engine
-from afterword.engine.llama.settings import LlamaSettings
+from afterword.engine.llama.loading import LlamaSettings, load_engine
 from afterword.errors import ConfigurationError
 
 
@@ -69,15 +68,15 @@ def test_damaged_file_is_named_with_the_reason(whole: Path, tmp_path: Path, dama
 
 
 def test_context_beyond_the_budget_is_refused_with_both_sizes(whole: Path, tmp_path: Path) -> None:
-    said = refusal(LlamaSettings(whole, 100_000, 4, 1, 64, 8 * 2**20, tmp_path))
+    said = refusal(LlamaSettings(whole, 100_000, 4, 1, 64, 8 * 2**20, tmp_path, "original"))
     assert_one_sentence(said)
     assert "100000 tokens" in said
     assert "budget is 8 MiB" in said
 
 
 async def test_slots_are_as_many_as_the_budget_holds(whole: Path, tmp_path: Path) -> None:
-    roomy = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, None, tmp_path))
-    tight = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, int(10.5 * 2**20), tmp_path))
+    roomy = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, None, tmp_path, "original"))
+    tight = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, int(10.5 * 2**20), tmp_path, "original"))
     assert roomy.capabilities.n_streams == 8
     # Of 10.5 MiB, buffers and weights take 9; a slot takes a quarter, and float weights need one more.
     assert tight.capabilities.n_streams == 5
@@ -126,7 +125,9 @@ def test_failure_frees_the_context_before_the_model(
 
 
 async def test_context_is_the_trained_one_where_none_is_asked_for(tmp_path: Path) -> None:
-    engine = load_engine(LlamaSettings(write_tiny(tmp_path, Tiny(context=768)), None, 2, 1, 64, None, tmp_path))
+    engine = load_engine(
+        LlamaSettings(write_tiny(tmp_path, Tiny(context=768)), None, 2, 1, 64, None, tmp_path, "original")
+    )
     assert engine.capabilities.context == 768
     await engine.aclose()
 

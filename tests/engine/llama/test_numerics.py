@@ -14,7 +14,7 @@ from tests.models.engines import load_default, open_tiny
 from tests.models.prose import PROSE, excerpt
 from tests.models.tiny import Tiny
 
-from afterword.defaults import DEFAULT_MODEL
+from afterword.config.model import DEFAULT_MODEL
 from afterword.engine.events import PromptScores
 from afterword.engine.llama.engine import LlamaEngine
 from afterword.loading.embedded import model_file

@@ -17,7 +17,7 @@ from tests.models.prose import PROSE, excerpt
 from tests.models.tiny import FILE_TYPES, Tiny
 
 from afterword.api.app import create_app
-from afterword.api.settings import ApiSettings
+from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine
 from afterword.engine.llama.engine import LlamaEngine
 from afterword.engine.request import GenerationRequest, Sampling
@@ -199,7 +199,7 @@ def bodies(engine: Engine) -> list[dict[str, Any]]:
 
 
 def http(engine: Engine) -> AbstractAsyncContextManager[httpx.AsyncClient]:
-    app = create_app(Registry([ServedModel("default", engine, created=0)]), ApiSettings())
+    app = create_app(Registry([ServedModel("default", engine, created=0)]), ServerConfig())
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test", timeout=None)
 
 

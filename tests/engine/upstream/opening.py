@@ -1,51 +1,40 @@
 """Opens upstream engines that are pointed at a server under test."""
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
+from afterword.config.vendor import PRESETS, Supports, UpstreamKind, VendorConfig
 from afterword.engine.upstream.asking import Target
 from afterword.engine.upstream.capabilities import upstream_capabilities
 from afterword.engine.upstream.discovery import ask_about
 from afterword.engine.upstream.engine import UpstreamEngine, UpstreamModel
 from afterword.engine.upstream.learned import LearnedTokenizer
 from afterword.engine.upstream.room import Room
-from afterword.engine.upstream.settings import (
-    PRESETS,
-    Caution,
-    Patience,
-    Supports,
-    UpstreamKind,
-    VendorSettings,
-)
 from afterword.tokens import Tokenizer
-
-IMPATIENT = Patience(connect=5.0, first_event=20.0, idle=20.0, retries=0)
 
 
 def vendor(
     url: str,
     *,
     kind: UpstreamKind = "openai",
-    patience: Patience = IMPATIENT,
-    caution: Caution | None = None,
     supports: Supports | None = None,
-    max_concurrent: int = 4,
-) -> VendorSettings:
-    """A vendor at `url`, which has no `/v1` at its end."""
-    return VendorSettings(
+    settings: Mapping[str, Any] = {},
+) -> VendorConfig:
+    """A vendor at `url`, which has no `/v1` at its end; one that waits and tries less, where `settings` say nothing."""
+    impatient = {"max_concurrent": 4, "first_event_timeout": 20, "idle_timeout": 20, "retries": 0}
+    return VendorConfig(
         name="there",
         url=f"{url}/v1",
         kind=kind,
-        max_concurrent=max_concurrent,
-        patience=patience,
-        caution=Caution() if caution is None else caution,
         supports=PRESETS[kind] if supports is None else supports,
+        **{**impatient, **settings},
     )
 
 
 def upstream_engine(
-    settings: VendorSettings, model: str, tokenizer: Tokenizer | None, *, max_waiting: int = 64
+    settings: VendorConfig, model: str, tokenizer: Tokenizer | None, *, max_waiting: int = 64
 ) -> UpstreamEngine:
     """An engine for `model` there; None: without a tokenizer."""
     known = LearnedTokenizer() if tokenizer is None else tokenizer

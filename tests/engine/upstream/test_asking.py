@@ -7,10 +7,10 @@ import pytest
 from tests.engine.upstream.opening import vendor
 from tests.fakes import generation_request
 
+from afterword.config.vendor import PRESETS, UpstreamKind
 from afterword.engine.request import GenerationRequest, Sampling
 from afterword.engine.upstream.asking import Ask, Target, plan
 from afterword.engine.upstream.learned import LearnedTokenizer
-from afterword.engine.upstream.settings import PRESETS, UpstreamKind
 from afterword.tokens import ByteTokenizer
 
 END = ByteTokenizer.END
@@ -19,7 +19,7 @@ WARM = Sampling(temperature=0.5)
 
 
 def target(kind: UpstreamKind = "afterword", **supports: Any) -> Target:
-    settings = vendor("http://there", kind=kind, supports=replace(PRESETS[kind], **supports))
+    settings = vendor("http://there", kind=kind, supports=PRESETS[kind].model_copy(update=supports))
     return Target(settings, "model-there", OWN, exact=True)
 
 

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from afterword.engine.upstream.breaker import Breaker
-from afterword.engine.upstream.settings import Caution
 
-CAUTION = Caution(failures=3, rest=10.0, longest_rest=35.0)
+FAILURES, REST = 3, 10.0
 
 
 @dataclass
@@ -22,7 +21,7 @@ class Clock:
 
 def opened() -> tuple[Breaker, Clock]:
     clock = Clock()
-    breaker = Breaker(CAUTION, clock)
+    breaker = Breaker(FAILURES, REST, clock)
     for _ in range(3):
         breaker.enter()
         breaker.fail()
@@ -35,7 +34,7 @@ def try_and_fail(breaker: Breaker) -> None:
 
 
 def test_failures_in_a_row_open_it() -> None:
-    breaker = Breaker(CAUTION, Clock())
+    breaker = Breaker(FAILURES, REST, Clock())
     for _ in range(2):
         try_and_fail(breaker)
     assert (breaker.state, breaker.wait) == ("closed", 0)
@@ -44,7 +43,7 @@ def test_failures_in_a_row_open_it() -> None:
 
 
 def test_a_success_between_failures_starts_the_count_again() -> None:
-    breaker = Breaker(CAUTION, Clock())
+    breaker = Breaker(FAILURES, REST, Clock())
     for _ in range(5):
         try_and_fail(breaker)
         try_and_fail(breaker)
@@ -70,7 +69,13 @@ def test_each_failed_trial_doubles_the_rest_up_to_a_limit() -> None:
         clock.now += breaker.wait
         try_and_fail(breaker)
         waits.append(breaker.wait)
-    assert waits == [20] + [35] * 1999
+    assert waits == [20, 40, 80, 160] + [300] * 1996
+
+
+def test_a_first_rest_beyond_the_limit_is_the_limit() -> None:
+    breaker = Breaker(1, 1000.0, Clock())
+    try_and_fail(breaker)
+    assert breaker.wait == 300
 
 
 def test_a_good_trial_closes_it_and_forgets() -> None:
@@ -99,7 +104,7 @@ def test_a_good_health_check_lets_one_try_at_once() -> None:
 
 
 def test_health_of_a_closed_one_changes_nothing() -> None:
-    breaker = Breaker(CAUTION, Clock())
+    breaker = Breaker(FAILURES, REST, Clock())
     breaker.heal()
     assert breaker.state == "closed"
 
@@ -116,7 +121,7 @@ class AnyOrder(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.clock = Clock()
-        self.breaker = Breaker(CAUTION, self.clock)
+        self.breaker = Breaker(FAILURES, REST, self.clock)
         self.n_trying = 0
 
     @rule(quarters=st.integers(0, 200))
@@ -155,7 +160,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @invariant()
     def rests_are_limited(self) -> None:
-        assert 0 <= self.breaker.wait <= 35
+        assert 0 <= self.breaker.wait <= 300
 
 
 TestAnyOrder = AnyOrder.TestCase

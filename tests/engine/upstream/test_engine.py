@@ -1,6 +1,6 @@
 """The engine without a tokenizer, its breaker, and what it counts; with one, tests/contract has the rules."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -21,9 +21,9 @@ from tests.engine.upstream.fakes import (
 from tests.engine.upstream.opening import upstream_engine, vendor
 from tests.fakes import Told, complete, eventually, generation_request
 
+from afterword.config.vendor import PRESETS
 from afterword.engine.events import Counted, SampledToken
 from afterword.engine.upstream.engine import UpstreamEngine
-from afterword.engine.upstream.settings import PRESETS, Caution
 from afterword.errors import AfterwordError, InvalidRequest, Overloaded, UpstreamFailed
 from afterword.tokens import ByteTokenizer
 
@@ -32,10 +32,10 @@ FINE = (text_event("fine", finish="stop"), usage_event(3, 1))
 
 @asynccontextmanager
 async def engine_of(
-    fake: Fake, tokenizer: ByteTokenizer | None = None, caution: Caution | None = None, **supports: Any
+    fake: Fake, tokenizer: ByteTokenizer | None = None, settings: Mapping[str, float] = {}, **supports: Any
 ) -> AsyncIterator[UpstreamEngine]:
-    settings = vendor(fake.url, caution=caution, supports=replace(PRESETS["openai"], **supports))
-    engine = upstream_engine(settings, "m", tokenizer)
+    there = vendor(fake.url, supports=PRESETS["openai"].model_copy(update=supports), settings=settings)
+    engine = upstream_engine(there, "m", tokenizer)
     try:
         yield engine
     finally:
@@ -194,7 +194,7 @@ async def test_the_fingerprint_follows_what_the_upstream_says_of_itself() -> Non
             assert before != after == engine.fingerprint
 
 
-CAREFUL = Caution(failures=2, rest=60.0, health_interval=0.01)
+CAREFUL = {"failures": 2, "rest": 60.0, "health_interval": 0.01}
 
 
 async def fail(engine: UpstreamEngine) -> None:
@@ -205,7 +205,7 @@ async def fail(engine: UpstreamEngine) -> None:
 async def test_a_server_that_fails_is_left_alone_until_it_says_it_is_well() -> None:
     with fake_upstream(refuses(500), refuses(500), says(*FINE)) as fake:
         fake.health = 503
-        async with engine_of(fake, caution=CAREFUL) as engine:
+        async with engine_of(fake, settings=CAREFUL) as engine:
             await fail(engine)
             await fail(engine)
             assert engine.stats().state == "unreachable"
@@ -229,7 +229,7 @@ async def test_a_server_that_fails_is_left_alone_until_it_says_it_is_well() -> N
 )
 async def test_an_answer_of_any_kind_is_no_failure_of_the_server(answer: Answer, kind: type[AfterwordError]) -> None:
     with fake_upstream(answer) as fake:
-        async with engine_of(fake, caution=CAREFUL) as engine:
+        async with engine_of(fake, settings=CAREFUL) as engine:
             for _ in range(3):
                 with pytest.raises(kind):
                     await complete(engine, generation_request(b"hi"))
@@ -238,7 +238,7 @@ async def test_an_answer_of_any_kind_is_no_failure_of_the_server(answer: Answer,
 
 async def test_the_key_and_further_headers_go_with_every_request() -> None:
     with fake_upstream(says(*FINE)) as fake:
-        settings = replace(vendor(fake.url), api_key="k", headers={"X-Team": "7"})
+        settings = vendor(fake.url, settings={"api_key": "k", "headers": {"X-Team": "7"}})
         engine = upstream_engine(settings, "m", None)
         await complete(engine, generation_request(b"hi"))
         await engine.aclose()

@@ -1,6 +1,5 @@
 """What our client is told when an upstream refuses, fails, hangs or breaks off."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,14 +15,13 @@ from tests.engine.upstream.fakes import (
     token_event,
     usage_event,
 )
-from tests.engine.upstream.opening import IMPATIENT, upstream_engine, vendor
+from tests.engine.upstream.opening import upstream_engine, vendor
 from tests.fakes import Told, eventually, generation_request, tell
 
 from afterword.engine.base import Generation
 from afterword.engine.events import Chunk, Event
 from afterword.engine.upstream.engine import UpstreamEngine
 from afterword.engine.upstream.failures import retry_after
-from afterword.engine.upstream.settings import Patience
 from afterword.errors import (
     AfterwordError,
     ContextExceeded,
@@ -36,18 +34,18 @@ from afterword.errors import (
 GOOD = says(text_event("fine", finish="stop"), usage_event(3, 1))
 
 
-async def ask(fake: Fake, patience: Patience = IMPATIENT, **changes: Any) -> Told:
-    """One prompt to the fake, by an engine without a tokenizer."""
-    engine = upstream_engine(vendor(fake.url, patience=patience), "m", None)
+async def ask(fake: Fake, **settings: float) -> Told:
+    """One prompt to the fake, by an engine without a tokenizer; `settings` of its vendor."""
+    engine = upstream_engine(vendor(fake.url, settings=settings), "m", None)
     try:
-        return await tell(engine.generate(generation_request(b"hi", **changes)))
+        return await tell(engine.generate(generation_request(b"hi")))
     finally:
         await engine.aclose()
 
 
-async def failure(fake: Fake, patience: Patience = IMPATIENT) -> AfterwordError:
+async def failure(fake: Fake, **settings: float) -> AfterwordError:
     with pytest.raises(AfterwordError) as caught:
-        await ask(fake, patience)
+        await ask(fake, **settings)
     return caught.value
 
 
@@ -160,7 +158,7 @@ async def test_a_prompt_of_unknown_length_keeps_the_upstream_s_words() -> None:
 )
 async def test_what_may_pass_is_tried_again(answers: list[Answer], n_calls: int) -> None:
     with fake_upstream(*answers) as fake:
-        told = await ask(fake, replace(IMPATIENT, retries=2))
+        told = await ask(fake, retries=2)
         assert told.text() == "fine"
         assert len(fake.calls) == n_calls
         assert fake.bodies[0] == fake.bodies[-1]
@@ -181,14 +179,14 @@ async def test_what_may_pass_is_tried_again(answers: list[Answer], n_calls: int)
 )
 async def test_nothing_else_is_tried_again(answer: Answer) -> None:
     with fake_upstream(answer, GOOD) as fake:
-        await failure(fake, replace(IMPATIENT, retries=2))
+        await failure(fake, retries=2)
         assert len(fake.calls) == 1
 
 
 async def test_a_server_that_is_not_there_is_tried_again_and_then_a_failure() -> None:
     with fake_upstream(GOOD) as fake:
         pass
-    engine = upstream_engine(vendor(fake.url, patience=replace(IMPATIENT, retries=1)), "m", None)
+    engine = upstream_engine(vendor(fake.url, settings={"retries": 1}), "m", None)
     with pytest.raises(UpstreamFailed) as caught:
         await tell(engine.generate(generation_request(b"hi")))
     assert "no connection" in detail(caught.value)
@@ -198,7 +196,7 @@ async def test_a_server_that_is_not_there_is_tried_again_and_then_a_failure() ->
 
 async def test_a_server_that_never_answers_is_given_up() -> None:
     with fake_upstream(hangs(lambda: fake)) as fake:
-        error = await failure(fake, replace(IMPATIENT, first_event=0.05))
+        error = await failure(fake, first_event_timeout=0.05)
         await eventually(lambda: len(fake.left) == 1)
     assert isinstance(error, UpstreamTimedOut)
     assert detail(error) == "no event in 0.05 s"
@@ -206,13 +204,13 @@ async def test_a_server_that_never_answers_is_given_up() -> None:
 
 async def test_comments_are_no_events_to_wait_for() -> None:
     with fake_upstream(hangs(lambda: fake, b": ping\n\n")) as fake:
-        error = await failure(fake, replace(IMPATIENT, first_event=0.05))
+        error = await failure(fake, first_event_timeout=0.05)
     assert detail(error) == "no event in 0.05 s"
 
 
 async def test_an_answer_that_stops_coming_is_given_up() -> None:
     with fake_upstream(hangs(lambda: fake, text_event("a"))) as fake:
-        error = await failure(fake, replace(IMPATIENT, idle=0.05))
+        error = await failure(fake, idle_timeout=0.05)
         await eventually(lambda: len(fake.left) == 1)
     assert isinstance(error, UpstreamTimedOut)
     assert detail(error) == "no further event in 0.05 s"

@@ -6,11 +6,11 @@ from pathlib import Path
 from afterword.completions.filter.function import load_function
 from afterword.completions.filter.listing import read_list
 from afterword.completions.filter.verdict import ContentFilter
-from afterword.kinds import FunctionName
+from afterword.config.values import FunctionName
 
 
-def load_filter(setting: Path | FunctionName) -> ContentFilter:
-    """The filter of a list file or of a function. Raises `ConfigurationError`.
+def load_filter(setting: Path | FunctionName | None) -> ContentFilter | None:
+    """The filter of a list file or of a function; none for None. Raises `ConfigurationError`.
 
     A function's module is also looked for in the current directory, which stays on Python's path: the module may
     import others there when it is called.
@@ -23,3 +23,5 @@ def load_filter(setting: Path | FunctionName) -> ContentFilter:
             return load_function(module, name)
         case Path():
             return read_list(setting)
+        case None:
+            return None

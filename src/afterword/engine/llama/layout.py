@@ -17,9 +17,9 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from afterword.config.tree import Copied, Layout
 from afterword.engine.identity import Notebook
 from afterword.engine.llama.binding import LlamaContext, LlamaModel, quantize
-from afterword.engine.llama.settings import Copied, Layout
 from afterword.engine.llama.split import write_split
 from afterword.errors import ConfigurationError
 

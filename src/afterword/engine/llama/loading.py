@@ -2,7 +2,10 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
+from afterword.config.tree import DEFAULT_CONTEXT, Layout
 from afterword.engine.base import Capabilities
 from afterword.engine.identity import Notebook, file_hash, fingerprint
 from afterword.engine.llama.binding import LlamaContext, LlamaModel, build_info, check_file
@@ -10,11 +13,10 @@ from afterword.engine.llama.company import SEVERAL
 from afterword.engine.llama.engine import LlamaEngine
 from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.layout import load_weights
-from afterword.engine.llama.memory import DEFAULT_CONTEXT, Need, Share, cells, share_out
+from afterword.engine.llama.memory import Need, Share, cells, share_out
 from afterword.engine.llama.probe import keeps_its_numbers, lone_rows_keep_theirs
 from afterword.engine.llama.runner import LlamaRunner
 from afterword.engine.llama.scheduler import PROMPT_BUDGET, Scheduler
-from afterword.engine.llama.settings import LlamaSettings
 from afterword.engine.llama.vocabulary import Vocabulary
 from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.errors import ConfigurationError
@@ -23,6 +25,28 @@ MAX_LOGPROBS = 1000
 """Likeliest tokens an answer can list for each token."""
 
 FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaSettings:
+    """One GGUF file and the share of the machine it may use."""
+
+    path: Path
+    """The GGUF file."""
+    context: int | None
+    """Tokens of each slot; None: what the model was trained with, as far as `memory_bytes` allows."""
+    parallel: int
+    """Slots: sequences that run at once."""
+    threads: int | None
+    """Threads of a forward pass; None: one for each physical core this process may use."""
+    max_waiting: int
+    """Sequences that may wait for a slot before `Overloaded` is raised."""
+    memory_bytes: int | None
+    """Budget for weights and KV cells together; None: no limit but the machine's."""
+    cache_dir: Path
+    """Where optimised copies of model files are kept."""
+    layout: Layout
+    """`original`: the file as it is; `split`, `q8_0`: a copy (layout.py); `auto`: the faster, if the type is slow."""
 
 
 def load_engine(settings: LlamaSettings) -> LlamaEngine:

@@ -2,11 +2,8 @@
 
 from dataclasses import dataclass
 
+from afterword.config.tree import DEFAULT_CONTEXT
 from afterword.errors import ConfigurationError
-
-DEFAULT_CONTEXT = 4096
-"""Tokens of context when none is asked for and the model was trained with more: KV cells are cleared at start, which
-takes about a second a GiB."""
 
 SMALLEST_CONTEXT = 256
 """llama.cpp allots cells in blocks of this size."""

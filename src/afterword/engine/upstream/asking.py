@@ -7,17 +7,17 @@ connection. What an upstream cannot honour never comes here: `capabilities.py` h
 from dataclasses import dataclass
 from typing import Any
 
+from afterword.config.vendor import VendorConfig
 from afterword.engine.request import GenerationRequest
 from afterword.engine.upstream.learned import text_of
 from afterword.engine.upstream.seeds import derived_seed, seed_of_32_bits
-from afterword.engine.upstream.settings import VendorSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """A model at an upstream."""
 
-    vendor: VendorSettings
+    vendor: VendorConfig
     model: str
     """Its name there."""
     own_end_ids: frozenset[int]

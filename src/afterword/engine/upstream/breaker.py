@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
-from afterword.engine.upstream.settings import Caution
+from afterword.config.vendor import LONGEST_REST
 
 BreakerState = Literal["closed", "open", "half_open"]
 
@@ -17,13 +17,16 @@ BreakerState = Literal["closed", "open", "half_open"]
 class Breaker:
     """The breaker of one upstream."""
 
-    def __init__(self, caution: Caution, now: Callable[[], float]) -> None:
-        """`now`: seconds from any start, never going back."""
-        self._caution = caution
+    def __init__(self, failures: int, rest: float, now: Callable[[], float]) -> None:
+        """It opens after so many `failures` in a row, for `rest` seconds.
+
+        `now`: seconds from any start, never going back.
+        """
+        self._most_failures = failures
+        self._first_rest = self._next_rest = rest
         self._now = now
         self._n_failures = 0
         """In a row."""
-        self._next_rest = caution.rest
         self._opens_until: float | None = None
         self._is_tried = False
         """Half open, and a request is on its way."""
@@ -53,7 +56,7 @@ class Breaker:
     def succeed(self) -> None:
         """A request was answered."""
         self._n_failures = 0
-        self._next_rest = self._caution.rest
+        self._next_rest = self._first_rest
         self._opens_until = None
         self._is_tried = False
 
@@ -65,7 +68,7 @@ class Breaker:
         """A request has failed, and the server is to blame."""
         self._n_failures += 1
         if self._opens_until is None:
-            if self._n_failures >= self._caution.failures:
+            if self._n_failures >= self._most_failures:
                 self._open()
         elif self._is_tried:
             self._open()
@@ -76,7 +79,7 @@ class Breaker:
             self._opens_until = min(self._opens_until, self._now())
 
     def _open(self) -> None:
-        rest = min(self._next_rest, self._caution.longest_rest)
+        rest = min(self._next_rest, LONGEST_REST)
         self._next_rest = 2 * rest
         self._opens_until = self._now() + rest
         self._is_tried = False

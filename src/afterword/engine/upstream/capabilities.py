@@ -1,7 +1,7 @@
 """What a model at an upstream can do, and why not the rest: so that requests are refused before anything is sent."""
 
+from afterword.config.vendor import Supports, VendorConfig
 from afterword.engine.base import Capabilities
-from afterword.engine.upstream.settings import Supports, VendorSettings
 
 _NO_TOKENIZER = (
     "its tokens are not known here. Configure `tokenizer` for this model with the path of a GGUF file that has its "
@@ -9,7 +9,7 @@ _NO_TOKENIZER = (
 )
 
 
-def upstream_capabilities(vendor: VendorSettings, *, context: int, exact: bool, reproducible: bool) -> Capabilities:
+def upstream_capabilities(vendor: VendorConfig, *, context: int, exact: bool, reproducible: bool) -> Capabilities:
     """`context`: tokens, or `UNKNOWN_CONTEXT`. `exact`: its tokenizer is at hand. `reproducible`: it says it is."""
     return Capabilities(
         context=context,
@@ -22,7 +22,7 @@ def upstream_capabilities(vendor: VendorSettings, *, context: int, exact: bool, 
     )
 
 
-def _missing_there(vendor: VendorSettings) -> dict[str, str]:
+def _missing_there(vendor: VendorConfig) -> dict[str, str]:
     supports = vendor.supports
     can = {
         "seed": supports.seed,

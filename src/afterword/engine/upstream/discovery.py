@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import orjson
 
+from afterword.config.vendor import VendorConfig
 from afterword.engine.upstream.link import request_headers
-from afterword.engine.upstream.settings import VendorSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,10 @@ class About:
     """Why nothing could be learned, for the log."""
 
 
-def ask_about(vendor: VendorSettings, model: str) -> About:
+def ask_about(vendor: VendorConfig, model: str) -> About:
     """Ask, within the vendor's time to connect for each question. Never raises. Blocks: not for the event loop."""
-    patience = vendor.patience.connect
     try:
-        with httpx.Client(headers=request_headers(vendor), timeout=patience) as client:
+        with httpx.Client(headers=request_headers(vendor), timeout=vendor.connect_timeout) as client:
             card = _card(_json(client.get(f"{vendor.url}/models")), model)
             if vendor.kind == "afterword":
                 card = _json(client.get(f"{vendor.url}/models/{model}"))
@@ -59,7 +58,7 @@ def _card(listing: Mapping[str, Any], model: str) -> dict[str, Any]:
     raise ValueError(f"it has no model {model!r}; it has {names or 'none'}")
 
 
-def _slot(client: httpx.Client, vendor: VendorSettings) -> dict[str, Any]:
+def _slot(client: httpx.Client, vendor: VendorConfig) -> dict[str, Any]:
     """How llama-server runs one sequence; it may be set up not to tell."""
     response = client.get(vendor.url.removesuffix("/v1") + "/props")
     return _object(_json(response).get("default_generation_settings")) if response.is_success else {}

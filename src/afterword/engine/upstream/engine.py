@@ -59,7 +59,7 @@ class UpstreamEngine:
         self._their_fingerprint = model.fingerprint
         self._link = Link(model.target.vendor)
         self._room = room
-        self._breaker = Breaker(model.target.vendor.caution, now)
+        self._breaker = Breaker(model.target.vendor.failures, model.target.vendor.rest, now)
         self._jobs: dict[_Job, asyncio.Task[None]] = {}
         self._watch: asyncio.Task[None] | None = None
         self._closed = False
@@ -269,7 +269,7 @@ class UpstreamEngine:
     async def _watch_health(self) -> None:
         """Ask an upstream that rests how it is, and let a request try as soon as it says well."""
         while self._breaker.state == "open":
-            await asyncio.sleep(self._target.vendor.caution.health_interval)
+            await asyncio.sleep(self._target.vendor.health_interval)
             if self._breaker.state == "open" and await self._link.is_healthy():
                 self._breaker.heal()
 

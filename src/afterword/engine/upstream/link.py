@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 import orjson
 
+from afterword.config.vendor import VendorConfig
 from afterword.engine.upstream.event_stream import EventTooLong, events
 from afterword.engine.upstream.failures import MAY_PASS, Sizes, failure_of_event, failure_of_status, retry_after
 from afterword.engine.upstream.reply import MalformedReply, Reply, ReplyError, parse_event
-from afterword.engine.upstream.settings import VendorSettings
 from afterword.errors import AfterwordError, UpstreamFailed, UpstreamTimedOut
 
 DONE = b"[DONE]"
@@ -41,14 +41,13 @@ class _Rebuff(Exception):
 class Link:
     """See above. Made anywhere, used on one event loop."""
 
-    def __init__(self, vendor: VendorSettings) -> None:
+    def __init__(self, vendor: VendorConfig) -> None:
         self._vendor = vendor
-        self._patience = vendor.patience
         self.n_retries = 0
         """Attempts beyond the first of each request."""
         self._client = httpx.AsyncClient(
             headers=request_headers(vendor),
-            timeout=httpx.Timeout(None, connect=vendor.patience.connect),
+            timeout=httpx.Timeout(None, connect=vendor.connect_timeout),
             limits=httpx.Limits(
                 max_connections=None,
                 max_keepalive_connections=vendor.max_concurrent,
@@ -71,7 +70,7 @@ class Link:
     async def is_healthy(self) -> bool:
         """Whether the server answers the question that its kind answers cheaply."""
         try:
-            response = await self._client.get(health_url(self._vendor), timeout=self._patience.connect)
+            response = await self._client.get(health_url(self._vendor), timeout=self._vendor.connect_timeout)
         except httpx.HTTPError:
             return False
         return response.is_success
@@ -85,11 +84,11 @@ class Link:
     ) -> tuple[bytes | None, AsyncIterator[bytes]]:
         """The first event and an iterator of the others, once an attempt has brought one; `stack` closes it."""
         pause = FIRST_PAUSE
-        for attempt in range(self._patience.retries + 1):
+        for attempt in range(self._vendor.retries + 1):
             try:
                 return await self._attempt(content, sizes, stack)
             except _Rebuff as rebuff:
-                if attempt == self._patience.retries or not rebuff.again or rebuff.after > LONGEST_PAUSE:
+                if attempt == self._vendor.retries or not rebuff.again or rebuff.after > LONGEST_PAUSE:
                     raise rebuff.error from None
                 wait = max(rebuff.after, pause * random.uniform(0.5, 1.5))
             self.n_retries += 1
@@ -102,7 +101,7 @@ class Link:
     ) -> tuple[bytes | None, AsyncIterator[bytes]]:
         async with AsyncExitStack() as own:
             try:
-                async with asyncio.timeout(self._patience.first_event):
+                async with asyncio.timeout(self._vendor.first_event_timeout):
                     url = f"{self._vendor.url}/completions"
                     response = await own.enter_async_context(self._client.stream("POST", url, content=content))
                     if response.status_code != httpx.codes.OK:
@@ -110,7 +109,9 @@ class Link:
                     later = _events(response)
                     first = await anext(later, None)
             except TimeoutError:
-                raise _Rebuff(UpstreamTimedOut(f"no event in {self._patience.first_event} s"), again=False) from None
+                raise _Rebuff(
+                    UpstreamTimedOut(f"no event in {self._vendor.first_event_timeout} s"), again=False
+                ) from None
             except httpx.ConnectTimeout as error:
                 raise _Rebuff(UpstreamTimedOut(f"no connection: {error!r}"), again=True) from None
             except httpx.ConnectError as error:
@@ -122,15 +123,15 @@ class Link:
 
     async def _next(self, later: AsyncIterator[bytes]) -> bytes | None:
         try:
-            async with asyncio.timeout(self._patience.idle):
+            async with asyncio.timeout(self._vendor.idle_timeout):
                 return await anext(later, None)
         except TimeoutError:
-            raise UpstreamTimedOut(f"no further event in {self._patience.idle} s") from None
+            raise UpstreamTimedOut(f"no further event in {self._vendor.idle_timeout} s") from None
         except (httpx.HTTPError, EventTooLong) as error:
             raise UpstreamFailed(f"broken in the middle: {error!r}") from None
 
 
-def request_headers(vendor: VendorSettings) -> dict[str, str]:
+def request_headers(vendor: VendorConfig) -> dict[str, str]:
     """What goes with every request to a vendor; its own headers win."""
     headers = {"content-type": "application/json", "user-agent": "afterword"}
     if vendor.api_key is not None:
@@ -138,7 +139,7 @@ def request_headers(vendor: VendorSettings) -> dict[str, str]:
     return headers | {name.lower(): value for name, value in vendor.headers.items()}
 
 
-def health_url(vendor: VendorSettings) -> str:
+def health_url(vendor: VendorConfig) -> str:
     """Where to ask a vendor whether it is well; hosted ones have no other cheap question than for their models."""
     if vendor.kind == "openai":
         return f"{vendor.url}/models"

@@ -3,8 +3,9 @@
 import asyncio
 import difflib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,7 +16,6 @@ from afterword.engine.vllm.core import Core
 from afterword.engine.vllm.engine import VllmEngine
 from afterword.engine.vllm.facts import ModelFacts
 from afterword.engine.vllm.plan import Limits, plan_of
-from afterword.engine.vllm.settings import VllmSettings
 from afterword.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -49,8 +49,30 @@ OWNED = {
 }
 """Arguments of vLLM's engine that `options` may not set, and why."""
 
+NOT_REPRODUCIBLE = (
+    "vLLM computes a sequence together with whatever else is running, and its kernels round differently for other "
+    "batches: the same seed mostly gives the same text, never for certain"
+)
+"""Why docs/rules.md#same-bytes is not promised; shown on the model's card."""
+
 _TABLE_SIZE, _END_TABLE_SIZE = 1024, 128
 """Tokens that a request's bias and its ends may name on vLLM's second model runner."""
+
+
+@dataclass(frozen=True, slots=True)
+class VllmSettings:
+    """One model and what vLLM is to be told about it."""
+
+    model: str
+    """A directory in the Hugging Face format, or a name that vLLM finds in its cache or on the hub."""
+    context: int | None
+    """Tokens of prompt and completion together; None: what `options` or the model says."""
+    parallel: int
+    """Sequences that run at once, unless `options` hold `max_num_seqs`."""
+    max_waiting: int
+    """Sequences beyond those that run before `Overloaded` is raised."""
+    options: Mapping[str, object]
+    """Further arguments of vLLM's engine by their own names, such as `tensor_parallel_size` or `dtype`."""
 
 
 def load_engine(settings: VllmSettings, cache_dir: Path) -> VllmEngine:

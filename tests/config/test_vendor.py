@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from afterword.config import Config, load_config
-from afterword.defaults import SUPPORT_SETTINGS
-from afterword.engine.upstream.settings import PRESETS, Caution, Patience, Supports, VendorSettings
+from afterword.config.load import load_config
+from afterword.config.tree import Config
+from afterword.config.vendor import PRESETS, Supports, VendorConfig
 from afterword.errors import ConfigurationError
 
 VENDOR = "[[vendors]]\nname = 'there'\nurl = 'http://there:8000/v1/'\n"
@@ -27,9 +27,10 @@ def refusal(tmp_path: Path, toml: str) -> str:
 
 def test_a_vendor_needs_a_name_and_an_address(tmp_path: Path) -> None:
     (vendor,) = load(tmp_path, VENDOR).vendors
-    assert vendor == VendorSettings(
-        "there", "http://there:8000/v1", "openai", None, {}, 64, Patience(), Caution(), Supports()
-    )
+    assert vendor == VendorConfig(name="there", url="http://there:8000/v1")
+    assert (vendor.kind, vendor.api_key, vendor.headers, vendor.max_concurrent) == ("openai", None, {}, 64)
+    assert (vendor.connect_timeout, vendor.first_event_timeout, vendor.idle_timeout, vendor.retries) == (5, 300, 60, 2)
+    assert (vendor.failures, vendor.rest, vendor.health_interval, vendor.supports) == (3, 10, 10, Supports())
 
 
 def test_every_setting_of_a_vendor_is_taken(tmp_path: Path) -> None:
@@ -52,8 +53,8 @@ supports = {n = false, max_logprobs = 7, extensions = ["top_k"]}
     )
     (vendor,) = load(tmp_path, toml).vendors
     assert (vendor.kind, vendor.api_key, vendor.headers, vendor.max_concurrent) == ("vllm", "k", {"x-team": "7"}, 3)
-    assert vendor.patience == Patience(1.0, 2.5, 3.0, 0)
-    assert vendor.caution == Caution(failures=4, rest=5.0, health_interval=6.0)
+    assert (vendor.connect_timeout, vendor.first_event_timeout, vendor.idle_timeout, vendor.retries) == (1, 2.5, 3, 0)
+    assert (vendor.failures, vendor.rest, vendor.health_interval) == (4, 5, 6)
     assert (vendor.supports.n, vendor.supports.max_logprobs, vendor.supports.extensions) == (False, 7, ("top_k",))
     assert vendor.supports.include_stop is PRESETS["vllm"].include_stop is True
 
@@ -64,11 +65,13 @@ def test_a_key_may_be_in_the_environment(tmp_path: Path) -> None:
 
 
 def test_a_key_is_not_shown() -> None:
-    assert "secret" not in repr(VendorSettings("a", "http://a", api_key="secret", headers={"x-key": "secret"}))
+    assert "secret" not in repr(VendorConfig(name="a", url="http://a", api_key="secret", headers={"x-key": "secret"}))
 
 
-def test_every_field_of_supports_is_a_setting() -> None:
-    assert [setting.name for setting in SUPPORT_SETTINGS] == list(Supports.__dataclass_fields__)
+@pytest.mark.parametrize("kind", PRESETS)
+def test_a_vendor_supports_what_its_kind_does(tmp_path: Path, kind: str) -> None:
+    (vendor,) = load(tmp_path, VENDOR + f"kind = '{kind}'").vendors
+    assert vendor.supports == PRESETS[kind]  # type: ignore[index]
 
 
 def test_a_model_may_have_several_vendors(tmp_path: Path) -> None:
@@ -97,7 +100,8 @@ def test_a_tokenizer_is_a_path_relative_to_the_file(tmp_path: Path) -> None:
         ),
         (
             "[[vendors]]\nname = 'a/b'\nurl = 'http://a'",
-            "name in [[vendors]] number 1 of /afterword.toml is 'a/b': a vendor's name has no slash.",
+            "name in [[vendors]] number 1 of /afterword.toml is 'a/b': it must be a text that is not "
+            "blank and has no slash.",
         ),
         (
             "[[vendors]]\nname = 'local'\nurl = 'http://a'",

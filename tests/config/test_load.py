@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from afterword.config import Config, check_exposure, is_loopback, load_config
+from afterword.config.load import load_config
+from afterword.config.model import ModelConfig
+from afterword.config.tree import SETTINGS, Config
+from afterword.config.values import FunctionName, Share
 from afterword.errors import ConfigurationError
-from afterword.kinds import FunctionName, Share
-from afterword.model_config import ModelConfig
 from afterword.text.infill import parse_template
 
 NAME = "smollm2-135m-instruct"
@@ -32,7 +33,7 @@ def test_without_any_source_the_defaults_hold(tmp_path: Path) -> None:
     assert (config.server.strict, config.server.max_logprobs, config.server.max_candidates) == (False, 100, 2048)
     assert config.server.max_body_bytes == 32 * 1024 * 1024
     assert (config.engine.max_waiting, config.engine.memory, config.engine.threads) == (512, Share(0.5), None)
-    assert config.models == (ModelConfig(NAME, NAME, ("default",), None, 16, None),)
+    assert config.models == (ModelConfig(name=NAME, path=NAME, aliases=("default",), context=None, parallel=16),)
 
 
 FILE = "[server]\nport = 3"
@@ -104,7 +105,13 @@ def test_a_switch_turned_off_by_flag_wins_over_one_turned_on_below(tmp_path: Pat
         pytest.param(
             "server = 1", {}, {}, "server in {file} is 1: it must be a table, written [server].", id="no table"
         ),
-        pytest.param("[models]\npath = 'a'", {}, {}, "models in {file} is not a list of tables", id="models"),
+        pytest.param(
+            "[models]\npath = 'a'",
+            {},
+            {},
+            "models in {file} is not usable: it must be a list of tables, each written [[models]].",
+            id="models",
+        ),
         pytest.param(
             "[[models]]\nname = 'a'",
             {},
@@ -195,26 +202,6 @@ def test_a_refusal_names_the_setting_the_value_its_place_and_the_limit(
     assert said.startswith(message.replace("{file}", str(tmp_path / "afterword.toml")))
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])
-def test_other_machines_are_served_only_with_a_key(tmp_path: Path, host: str) -> None:
-    server = load(tmp_path, host=host).server
-    with pytest.raises(ConfigurationError) as caught:
-        check_exposure(server, n_keys=0)
-    assert str(caught.value).startswith(f"host is {host}, which other machines may reach, and there is no key")
-    assert "`afterword keys create NAME`, or set AFTERWORD_API_KEY" in str(caught.value)
-    check_exposure(server, n_keys=1)
-    check_exposure(load(tmp_path, host=host, api_key="k").server, n_keys=0)
-    check_exposure(load(tmp_path, host="127.0.0.1").server, n_keys=0)
-
-
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("[::1]", True), ("LocalHost", True), ("local", False)],
-)
-def test_loopback_addresses_are_told_apart(host: str, expected: bool) -> None:
-    assert is_loopback(host) is expected
-
-
 def test_a_named_file_is_read_instead_of_the_usual_one(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("[server]\nport = 1")
     (tmp_path / "b.toml").write_text("[server]\nport = 2")
@@ -228,7 +215,7 @@ def test_paths_in_a_file_are_relative_to_it(tmp_path: Path) -> None:
     (folder / "x.toml").write_text("[engine]\ncache_dir = 'cache'\n[[models]]\npath = 'm/llama.Q8_0.gguf'")
     config = load(tmp_path, config="etc/x.toml")
     assert config.engine.cache_dir == folder / "cache"
-    assert config.models == (ModelConfig("llama.Q8_0", str(folder / "m" / "llama.Q8_0.gguf"), (), None, 16, None),)
+    assert config.models == (ModelConfig(name="llama.Q8_0", path=str(folder / "m" / "llama.Q8_0.gguf")),)
 
 
 @pytest.mark.parametrize(
@@ -317,8 +304,15 @@ context = 50
 def test_models_keep_their_order_and_fall_back_on_the_engine_s_settings(tmp_path: Path) -> None:
     template = parse_template("<P>{prefix}<S>{suffix}<M>")
     assert load(tmp_path, MODELS).models == (
-        ModelConfig("first", str(tmp_path / "a.gguf"), ("gpt-3.5-turbo-instruct",), 1000, 4, template),
-        ModelConfig("echo", "echo", (), 50, 16, None, "echo"),
+        ModelConfig(
+            name="first",
+            path=str(tmp_path / "a.gguf"),
+            aliases=("gpt-3.5-turbo-instruct",),
+            context=1000,
+            parallel=4,
+            infill_template=template,
+        ),
+        ModelConfig(name="echo", path="echo", context=50, parallel=16, engine="echo"),
     )
 
 
@@ -339,6 +333,24 @@ def test_one_model_can_be_picked_by_name_alias_or_path(tmp_path: Path, wanted: s
 
 def test_a_configured_model_wins_over_a_built_in_of_its_name(tmp_path: Path) -> None:
     assert load(tmp_path, MODELS, model="echo").models[0].context == 50
+
+
+def test_the_name_of_a_setting_is_its_option_and_its_variable_so_it_stands_in_one_table() -> None:
+    assert len({setting.name for setting in SETTINGS}) == len(SETTINGS)
+
+
+def test_a_secret_stays_out_of_what_is_shown_of_the_configuration(tmp_path: Path) -> None:
+    flags = {"api_key": "secret", "database": "postgresql://u:secret@h/n", "redis": "redis://:secret@h"}
+    assert "secret" not in repr(load_config(flags, {}, tmp_path))
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, "[" * 5000, "0x" + "f" * 5000], ids=["decimal", "nested", "hexadecimal"])
+def test_what_python_cannot_read_or_write_is_refused_in_a_sentence_too(tmp_path: Path, value: str) -> None:
+    assert refusal(tmp_path, f"[server]\nport = {value}").endswith(".")
+
+
+def test_a_long_value_is_repeated_in_part(tmp_path: Path) -> None:
+    assert len(refusal(tmp_path, port="9" * 5000)) < 300
 
 
 def test_a_cluster_may_not_have_more_replicas_at_least_than_at_most(tmp_path: Path) -> None:

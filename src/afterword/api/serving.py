@@ -1,0 +1,38 @@
+"""What the handlers of one application share."""
+
+from dataclasses import dataclass
+
+from fastapi import FastAPI
+from starlette.requests import Request
+
+from afterword.api.exchange import OpenExchanges
+from afterword.completions.filter.verdict import ContentFilter
+from afterword.config.tree import ServerConfig
+from afterword.gateway.base import Gateway
+from afterword.metrics import RequestMetrics
+from afterword.models import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What handlers reach through the application: the models, the settings, the gateway, the counters."""
+
+    registry: Registry
+    server: ServerConfig
+    content_filter: ContentFilter | None
+    """Judges every completion before it is sent; None: all may leave."""
+    gateway: Gateway
+    metrics: RequestMetrics
+    exchanges: OpenExchanges
+
+
+def serving(request: Request) -> Serving:
+    """The `Serving` of the application that handles `request`."""
+    return serving_of(request.app)
+
+
+def serving_of(app: FastAPI) -> Serving:
+    """The `Serving` stored on `app` by `create_app`."""
+    found = app.state.serving
+    assert isinstance(found, Serving)
+    return found

@@ -1,0 +1,122 @@
+"""What follows from more than one table: models with all that theirs leave out, keys of vendors, names that differ.
+
+Opens no model. Everything wrong is a `ConfigurationError`.
+"""
+
+from collections.abc import Mapping
+from os.path import expanduser
+from pathlib import Path
+
+from afterword.config.model import DEFAULT_MODEL, ECHO, ModelConfig
+from afterword.config.tree import Config, EngineConfig
+from afterword.config.vendor import LOCAL, VendorConfig
+from afterword.errors import ConfigurationError
+
+
+def decide(config: Config, path: Path, environment: Mapping[str, str], directory: Path) -> Config:
+    """The configuration as it is served. `path`: its file; `directory`: where the program was started."""
+    engine, base = config.engine, path.parent
+    models = tuple(
+        _whole(model, f"[[models]] number {number} of {path}", engine, base)
+        for number, model in enumerate(config.models, start=1)
+    ) or (_whole(ModelConfig(path=DEFAULT_MODEL.name), "", engine, base),)
+    if config.server.model is not None:
+        models = (_selected(config.server.model, models, engine, directory),)
+    vendors = tuple(
+        _with_api_key(vendor, f"[[vendors]] number {number} of {path}", environment)
+        for number, vendor in enumerate(config.vendors, start=1)
+    )
+    _check_vendors(vendors, path)
+    _check_models(models, [LOCAL, *(vendor.name for vendor in vendors)])
+    return config.model_copy(update={"models": models, "vendors": vendors})
+
+
+def _whole(model: ModelConfig, place: str, engine: EngineConfig, base: Path) -> ModelConfig:
+    """The model with everything that its table, written at `place`, leaves out."""
+    _check_table(model, place)
+    follows = {} if model.path is None else _from_path(model.path, model.engine, base)
+    given = {name: getattr(model, name) for name in model.model_fields_set - {"path"}}
+    if model.tokenizer is not None:
+        given["tokenizer"] = _located(model.tokenizer, base)
+    whole = model.model_copy(update={"context": engine.context, "parallel": engine.parallel, **follows, **given})
+    if whole.options and whole.engine != "vllm":
+        raise ConfigurationError(f"options in {place} is set, but the engine {whole.engine!r} takes none.")
+    return whole
+
+
+def _check_table(model: ModelConfig, place: str) -> None:
+    """Refuse a table that leaves out what is needed, or says how to run a model here where nothing does."""
+    if LOCAL in model.vendors:
+        if model.path is None:
+            raise ConfigurationError(f"There is no path in {place}: it must name a GGUF file, or be {ECHO!r}.")
+        return
+    if model.name == "":
+        raise ConfigurationError(f"There is no name in {place}: a model that only vendors run needs one.")
+    for name in ("path", "engine", "options", "parallel"):
+        if name in model.model_fields_set:
+            raise ConfigurationError(f"{name} in {place} is set, but {LOCAL!r} is not among its vendors.")
+
+
+def _from_path(path: str, engine: str, base: Path) -> Mapping[str, object]:
+    """What a path alone says of a model."""
+    if path == ECHO:
+        return {"name": ECHO, "engine": ECHO}
+    if path == DEFAULT_MODEL.name:
+        return {"name": path, "aliases": DEFAULT_MODEL.aliases}
+    file = Path(_located(path, base))
+    if engine == "llama":
+        return {"name": file.stem, "path": str(file)}
+    # Other engines also take names that are no paths, such as those of a model hub.
+    return {"name": Path(path).name, "path": str(file) if file.exists() else path}
+
+
+def _located(path: str, base: Path) -> str:
+    return path if path in (ECHO, DEFAULT_MODEL.name) else str(base / expanduser(path))
+
+
+def _selected(wanted: str, models: tuple[ModelConfig, ...], engine: EngineConfig, directory: Path) -> ModelConfig:
+    """The configured model called `wanted`, else the one it is the path of."""
+    for model in models:
+        if wanted in (model.name, *model.aliases):
+            return model
+    if wanted in (DEFAULT_MODEL.name, ECHO) or (directory / expanduser(wanted)).is_file():
+        return _whole(ModelConfig(path=wanted), "", engine, directory)
+    names = ", ".join(dict.fromkeys([*(model.name for model in models), DEFAULT_MODEL.name, ECHO]))
+    raise ConfigurationError(f"model is {wanted!r}: it must be a GGUF file that exists or one of {names}.")
+
+
+def _check_models(models: tuple[ModelConfig, ...], runners: list[str]) -> None:
+    """Refuse two models of one name, short, full or alias (docs/rules.md#model-names), and vendors not configured."""
+    known: dict[str, ModelConfig] = {}
+    for model in models:
+        for name in (model.name, f"{model.vendors[0]}/{model.name}", *model.aliases):
+            if known.setdefault(name, model) is not model:
+                raise ConfigurationError(f"Two models answer to {name!r}: names and aliases must differ.")
+        for name in model.vendors:
+            if name not in runners:
+                raise ConfigurationError(
+                    f"vendor of the model {model.name!r} is {name!r}: it must be one of {', '.join(runners)}; each of "
+                    "them but local is a table [[vendors]]."
+                )
+
+
+def _with_api_key(vendor: VendorConfig, place: str, environment: Mapping[str, str]) -> VendorConfig:
+    """The vendor with the key that its variable holds, if it names one."""
+    variable = vendor.api_key_env
+    if variable is None:
+        return vendor
+    if vendor.api_key is not None:
+        raise ConfigurationError(f"There are both api_key and api_key_env in {place}: leave one out.")
+    found = environment.get(variable, "").strip()
+    if found == "":
+        raise ConfigurationError(f"api_key_env in {place} is {variable!r}, but that variable is not set.")
+    return vendor.model_copy(update={"api_key": found})
+
+
+def _check_vendors(vendors: tuple[VendorConfig, ...], path: Path) -> None:
+    seen = {LOCAL}
+    for vendor in vendors:
+        if vendor.name in seen:
+            why = "that is this server itself" if vendor.name == LOCAL else "names must differ"
+            raise ConfigurationError(f"A vendor in {path} is called {vendor.name!r}, but {why}.")
+        seen.add(vendor.name)

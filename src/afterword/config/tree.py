@@ -1,0 +1,141 @@
+"""The configuration as one frozen tree. Every setting stands here once: options, variables and documents follow."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Strict, model_validator
+
+from afterword.config.model import PARALLEL, Context, ModelConfig, Parallel
+from afterword.config.table import Key, Table, key, keys_of
+from afterword.config.values import (
+    Bytes,
+    Database,
+    Directory,
+    FileOrFunction,
+    Memory,
+    RedisUrl,
+    Share,
+    Text,
+    Texts,
+)
+from afterword.config.vendor import VendorConfig
+from afterword.errors import ConfigurationError
+
+DEFAULT_CONTEXT = 4096
+"""Tokens of context when none is asked for and the model was trained with more: KV cells are cleared at start, which
+takes about a second a GiB."""
+
+Copied = Literal["split", "q8_0"]
+"""Layouts of weights that are written as a copy."""
+
+Layout = Literal["auto", "original", Copied]
+
+
+class ServerConfig(Table):
+    """What the HTTP side is told, and what it lets clients ask for."""
+
+    host: Text = key("127.0.0.1", "Address to listen on; any but a loopback one needs a key.")
+    port: int = key(8000, "TCP port to listen on; 0 takes a free one.", ge=0, le=65535)
+    api_key: Text | None = key(
+        None,
+        "Key that requests must carry, unless they carry one made by `afterword keys`.",
+        shown="none: without any key the server is open, which only a loopback address allows",
+        secret=True,
+    )
+    model: Text | None = key(None, "Serve this one alone: a configured name, or the path of a GGUF file.", shown="all")
+    strict: bool = key(False, "Refuse unknown fields, more than 4 stops and logprobs above 5, as documented.")
+    max_logprobs: int = key(100, "Largest `logprobs` a request may ask for.", ge=0, le=1000)
+    max_candidates: int = key(2048, "Most candidates (prompts times best_of) in one request.", ge=1)
+    max_body_bytes: Bytes = key(32 * 2**20, "Largest request body, also once inflated.", shown="32MiB")
+    cors_origins: Texts = key(("*",), "Web origins that may call the server from a browser.", shown="*")
+    content_filter: FileOrFunction | None = key(
+        None,
+        "List of words and patterns, or Python function, that ends completions; see docs/filter.md.",
+        shown="none",
+    )
+    log_format: Literal["console", "json"] = key("console", "How log lines are written to stderr.")
+    log_level: Literal["debug", "info", "warning", "error"] = key("info", "Least severe lines to log.")
+
+
+class EngineConfig(Table):
+    """What all models share."""
+
+    max_waiting: int = key(512, "Sequences that may wait for a stream; beyond it requests are answered 503.", ge=0)
+    memory: Memory = key(
+        Share(0.5),
+        "Budget for weights and contexts of all models together.",
+        shown="50% of the memory that is free at start",
+    )
+    threads: int | None = key(None, "Threads of a model.", shown="the physical cores it may use", ge=1, le=1024)
+    layout: Layout = key(
+        "auto",
+        "Weights as they are in the file, as a copy for faster kernels (docs/performance.md), or auto: the faster, "
+        "timed once.",
+    )
+    cache_dir: Directory = key(
+        ...,
+        "Where optimised copies of model files are kept.",
+        shown="~/.cache/afterword, or afterword in XDG_CACHE_HOME",
+    )
+    context: Context | None = key(
+        None,
+        "Tokens of prompt and completion together, for models that don't say.",
+        shown=f"what the model was trained with, at most {DEFAULT_CONTEXT}, as far as the memory allows",
+    )
+    parallel: Parallel = key(PARALLEL, "Sequences that run at once, for models that don't say.")
+
+
+class GatewayConfig(Table):
+    """Where keys, accounts and the usage ledger are kept, and how processes share the limits of keys."""
+
+    database: Database = key(
+        ...,
+        "Where keys, accounts and the usage ledger are kept; none keeps neither keys nor a ledger.",
+        shown="~/.local/share/afterword/afterword.db, or afterword/afterword.db in XDG_DATA_HOME",
+        secret=True,
+    )
+    redis: RedisUrl | None = key(
+        None,
+        "Redis through which several processes share the limits of keys.",
+        shown="none: each process counts for itself",
+        secret=True,
+    )
+
+
+class ClusterConfig(Table):
+    """How many replicas of what a cluster runs, and what each of them needs."""
+
+    min_replicas: int = key(1, "Engines of each model on a cluster (--cluster), at least.", ge=1)
+    max_replicas: int = key(1, "At most; they follow the load between the two.", ge=1)
+    replicas_per_node: int = key(1, "Engines of one model on one machine; 0: any number.", ge=0, le=100)
+    replica_cpus: int = key(1, "Processors that Ray sets aside for an engine.", ge=0)
+    replica_gpus: int = key(0, "GPUs that Ray sets aside for an engine.", ge=0)
+    http_replicas: int = key(1, "Processes that take requests and pass them to the engines.", ge=1)
+
+    @model_validator(mode="after")
+    def _not_fewer_at_most_than_at_least(self) -> Self:
+        if self.max_replicas < self.min_replicas:
+            raise ConfigurationError(
+                f"max_replicas is {self.max_replicas}, less than min_replicas, which is {self.min_replicas}."
+            )
+        return self
+
+
+class Config(Table):
+    """Everything a server is told. The first model is the default."""
+
+    server: ServerConfig
+    engine: EngineConfig
+    gateway: GatewayConfig
+    cluster: ClusterConfig
+    models: Annotated[tuple[ModelConfig, ...], Strict(False)] = key((), "Models to serve.", secret=True)
+    vendors: Annotated[tuple[VendorConfig, ...], Strict(False)] = key((), "Servers that run models.", secret=True)
+
+
+SECTIONS: dict[str, dict[str, Key]] = {
+    name: keys_of(table)
+    for name, table in ((name, field.annotation) for name, field in Config.model_fields.items())
+    if isinstance(table, type) and issubclass(table, Table)
+}
+"""The tables that a file has once: their keys have options and variables, so no name stands in two of them."""
+
+SETTINGS = [one for keys in SECTIONS.values() for one in keys.values()]

@@ -1,0 +1,233 @@
+"""What a setting may be: types that turn what a file or a person writes into what the program uses.
+
+A type refuses with `ValueError` and has no words of its own but `Allowed`, which follow "it must be". Knows no setting.
+"""
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from os.path import expanduser
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, Field, InstanceOf, PlainValidator, Strict
+
+from afterword.text.infill import InfillTemplate, parse_template
+
+NO_DATABASE = "none"
+
+UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+SWITCHES = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What a type takes, where its bounds do not say it."""
+
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of what the machine has free."""
+
+    fraction: float
+    """Above 0, at most 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionName:
+    """A Python function, by the names of its module and its own."""
+
+    module: str
+    name: str
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError
+    return value
+
+
+def _path(value: object) -> Path:
+    # The function, not the method: that one raises if there is no such user.
+    return value if isinstance(value, Path) else Path(expanduser(_text(value)))
+
+
+def _template(value: object) -> InfillTemplate:
+    return value if isinstance(value, InfillTemplate) else parse_template(_text(value))
+
+
+def _amount(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) *([A-Za-z]*)", value)
+    if found is None or found[2].lower() not in UNITS:
+        raise ValueError
+    return int(Fraction(found[1]) * UNITS[found[2].lower()])
+
+
+def _share(value: object) -> object:
+    if not isinstance(value, str) or not value.endswith("%"):
+        return value
+    percent = value[:-1].strip()
+    if re.fullmatch(r"[0-9]{1,3}", percent) is None or not 1 <= int(percent) <= 100:
+        raise ValueError
+    return Share(int(percent) / 100)
+
+
+def _address(text: str, schemes: tuple[str, ...]) -> bool:
+    url = urlsplit(text)
+    # Reading the port is what finds out that it is none.
+    return text.isprintable() and url.scheme in schemes and bool(url.hostname) and url.port != 0
+
+
+def _http_url(value: object) -> str:
+    text = _text(value)
+    if not _address(text, ("http", "https")) or "?" in text or "#" in text:
+        raise ValueError
+    return text.rstrip("/")
+
+
+def _redis_url(value: object) -> str:
+    text = _text(value)
+    is_socket = text.startswith("unix:") and urlsplit(text).path != ""
+    if not is_socket and not _address(text, ("redis", "rediss")):
+        raise ValueError
+    return text
+
+
+def _database(value: object) -> Path | str | None:
+    if value is None or value == NO_DATABASE:
+        return None
+    return value if isinstance(value, str) and "://" in value else _path(value)
+
+
+def _file_or_function(value: object) -> Path | FunctionName:
+    if isinstance(value, FunctionName):
+        return value
+    module, _, name = value.partition(":") if isinstance(value, str) else ("", "", "")
+    if name.isidentifier() and all(part.isidentifier() for part in module.split(".")):
+        return FunctionName(module, name)
+    return _path(value)
+
+
+def _one_or_more(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+Text = Annotated[str, PlainValidator(_text), Allowed("a text that is not blank")]
+
+Texts = Annotated[
+    tuple[Text, ...], Strict(False), Allowed("a list of texts (as a flag or a variable: with commas between them)")
+]
+
+OneOrMore = Annotated[
+    tuple[Text, ...],
+    Strict(False),
+    Field(min_length=1),
+    BeforeValidator(_one_or_more),
+    Allowed("a text, or a list of texts that is not empty"),
+]
+
+TextTable = Annotated[dict[str, Text], Allowed("a table of texts")]
+
+Bytes = Annotated[
+    int, Field(ge=1), BeforeValidator(_amount), Allowed('an amount of bytes such as 1048576, "32MiB" or "4GB"')
+]
+
+Memory = Annotated[
+    Bytes | InstanceOf[Share],
+    BeforeValidator(_share),
+    Allowed('an amount of bytes such as "8GB", or a share of the free memory from "1%" to "100%"'),
+]
+
+KeyLimit = Annotated[int, Field(ge=1, le=2**31 - 1)]
+"""What a key may do; databases keep it in 32 bits."""
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), Allowed("a number of seconds above 0")]
+
+Directory = Annotated[Path, PlainValidator(_path), Allowed("the path of a directory")]
+
+Template = Annotated[
+    InfillTemplate, PlainValidator(_template), Allowed("a text that holds {prefix} and {suffix}, each of them once")
+]
+
+HttpUrl = Annotated[str, PlainValidator(_http_url), Allowed("an address that starts with http:// or https://")]
+"""The address of a server, without a slash at its end."""
+
+RedisUrl = Annotated[
+    str,
+    PlainValidator(_redis_url),
+    Allowed("a URL such as redis://user:password@host:6379/0, rediss://host or unix:///path/to/socket"),
+]
+
+Database = Annotated[
+    Path | str | None,
+    PlainValidator(_database),
+    Allowed(f"the path of a SQLite file, a URL such as postgresql://user:password@host/name, or {NO_DATABASE}"),
+]
+"""Which URLs will do is for who opens them to say."""
+
+FileOrFunction = Annotated[
+    Path | FunctionName,
+    PlainValidator(_file_or_function),
+    Allowed("the path of a file, or a Python function written module:function"),
+]
+"""A file whose path looks like a function can be written with `./` in front."""
+
+
+def core(kind: Any) -> tuple[Any, list[Any]]:
+    """The type inside `Annotated[kind | None, ...]`, and the rules around it, outermost first."""
+    rules: list[Any] = []
+    while True:
+        inside = [part for part in get_args(kind) if part is not NoneType]
+        if get_origin(kind) is Annotated:
+            kind, around = kind.__origin__, kind.__metadata__
+            for rule in reversed(around):
+                rules += getattr(rule, "metadata", [rule])
+        elif NoneType in get_args(kind) and len(inside) == 1:
+            (kind,) = inside
+        else:
+            return kind, rules
+
+
+def allowed(kind: Any) -> str:
+    """What `kind` takes, to follow the words "it must be"."""
+    base, rules = core(kind)
+    told = [rule.words for rule in rules if isinstance(rule, Allowed)]
+    if told:
+        return told[0]
+    if base is bool:
+        return "true or false"
+    if base is int:
+        return _whole(rules)
+    if get_origin(base) is Literal:
+        return "one of " + ", ".join(get_args(base))
+    if get_origin(base) is tuple:
+        return "a list out of " + ", ".join(get_args(get_args(base)[0]))
+    return "a table"
+
+
+def _whole(rules: list[Any]) -> str:
+    least = next(rule.ge for rule in rules if hasattr(rule, "ge"))
+    most = next((rule.le for rule in rules if hasattr(rule, "le")), None)
+    return f"a whole number, {least} or more" if most is None else f"a whole number from {least} to {most}"
+
+
+def from_text(kind: Any, text: str) -> object:
+    """What a flag or a variable spells, as a configuration file would give it; text that spells nothing stays text.
+
+    Numbers have digits only: no sign, no space, no underscore.
+    """
+    base, _ = core(kind)
+    if base is bool:
+        return SWITCHES.get(text.lower(), text)
+    if base is int and re.fullmatch(r"[0-9]{1,30}", text) is not None:
+        return int(text)
+    if get_origin(base) is tuple:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    return text
