@@ -23,5 +23,5 @@ def json_response(value: object, status: int = 200) -> Response:
 
 
 def finite(logprob: float) -> float:
-    """`logprob`, or `FLOOR` if it is not a number that JSON can hold (docs/rules.md#finite); the bits are kept otherwise."""
+    """`logprob`, or `FLOOR` if JSON cannot hold it (docs/rules.md#finite); the bits are kept otherwise."""
     return logprob if FLOOR < logprob < math.inf else FLOOR
