@@ -18,7 +18,8 @@ from afterword import logs
 from afterword.api.app import create_app
 from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
-from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.request import GenerationRequest
+from afterword.fields.sampling import Sampling
 from afterword.models import Registry, ServedModel
 
 PROMPT = "the quick brown fox "

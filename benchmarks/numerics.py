@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from afterword.engine.request import Sampling
 from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.engine.sampling.random_stream import RandomStream
 from afterword.engine.sampling.sampler import Sampler, Workspace
+from afterword.fields.sampling import Sampling
 
 Row = NDArray[np.float32]
 

@@ -21,7 +21,8 @@ from afterword import logs
 from afterword.engine.llama.binding import LlamaContext
 from afterword.engine.llama.engine import LlamaEngine
 from afterword.engine.llama.loading import LlamaSettings, load_engine
-from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.request import GenerationRequest
+from afterword.fields.sampling import Sampling
 from afterword.launch import begin_anew_with_large_pages
 
 SEQUENCES = (1, 16, 32)

@@ -2,11 +2,13 @@
 
     docs.py write | check
 
-docs/configuration.md comes from the tables of `config/`, docs/cli.md from the commands' help, and docs/code.md
-from the first sentence of each file's docstring, or of the comment at the head of a script.
+docs/configuration.md comes from the tables of `config/`, docs/fields.md from the table of fields, docs/cli.md from the
+commands' help, and docs/code.md from the first sentence of each file's docstring, or of the comment at the head of a
+script.
 """
 
 import ast
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -14,12 +16,16 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
+from afterword.api.docs import kinds
 from afterword.cli.main import app
+from afterword.completions.body import body_schema
 from afterword.config.model import DEFAULT_MODEL, ModelConfig
 from afterword.config.table import Key, Table, keys_of
 from afterword.config.tree import SECTIONS
 from afterword.config.values import allowed
-from afterword.config.vendor import EXTENSIONS, PRESETS, Supports, VendorConfig
+from afterword.config.vendor import PRESETS, Supports, VendorConfig
+from afterword.fields.field import RequestField
+from afterword.fields.table import EXTENSIONS, FIELDS
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "afterword"
@@ -59,12 +65,22 @@ key it does not know ends the program with a sentence that names it. An empty va
 file are relative to the file. Run `afterword serve --help` for the same settings as options.
 """
 
+REQUEST = """# Fields of a completion request
+
+Made from the table in `src/afterword/fields/` by `make docs`. The hosted API has those of the first table; the others
+are extensions that real clients send. Null means "not given" for every field. [api.md](api.md) says more of some.
+
+A field changes which *tokens* come, only what the *answer* shows of them, or *nothing*.
+"""
+
+CHANGES = {"sampling": "tokens", "answer": "answer", "neutral": "nothing"}
+
 CODE = """# The code, file by file
 
 Made from the first sentence of each file by `make docs`. [ARCHITECTURE.md](../ARCHITECTURE.md) comes first; then read
 
 1. `engine/request.py`, `engine/events.py` and `engine/base.py`: all that an engine can be asked and can say;
-2. `completions/body.py` and `completions/resolve.py`: what a request may say, and what it comes to mean;
+2. `fields/` and `completions/resolve.py`: what a request may say, and what it comes to mean;
 3. `api/completions.py`: the routes, which are three calls (parse, resolve, run) and an answer;
 4. `engine/llama/scheduler.py`: how running sequences share the model.
 """
@@ -146,6 +162,22 @@ def _row(key: Key) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def request() -> str:
+    """docs/fields.md."""
+    head = "| field | takes | default | what it does | changes |\n|---|---|---|---|---|"
+    documented = [_field_row(field) for field in FIELDS if field.documented]
+    extensions = [_field_row(field) for field in FIELDS if not field.documented]
+    return "\n".join([REQUEST, head, *documented, "\n## Extensions\n", head, *extensions, ""])
+
+
+def _field_row(field: RequestField) -> str:
+    rules = body_schema()["properties"][field.name]
+    default = "" if rules.get("default") in (None, "") else json.dumps(rules["default"])
+    also = "".join(f", `{name}`" for name in field.aliases)
+    takes = kinds(rules).replace("|", "\\|")
+    return f"| `{field.name}`{also} | {takes} | {default} | {field.doc} | {CHANGES[field.kind]} |"
+
+
 def command_line() -> str:
     """docs/cli.md."""
     pages = ["# Command line\n\nMade from the commands' own help by `make docs`.\n"]
@@ -199,6 +231,7 @@ def documents() -> dict[Path, str]:
     """Every generated file and what it should hold."""
     return {
         ROOT / "docs" / "configuration.md": configuration(),
+        ROOT / "docs" / "fields.md": request(),
         ROOT / "docs" / "cli.md": command_line(),
         ROOT / "docs" / "code.md": code(),
     }

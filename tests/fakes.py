@@ -7,7 +7,8 @@ from typing import Any
 
 from afterword.engine.base import Engine, Generation
 from afterword.engine.events import Chunk, Event, Finished, PromptDone, SampledToken
-from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.request import GenerationRequest
+from afterword.fields.sampling import Sampling
 
 GREEDY = Sampling(temperature=0.0)
 

@@ -12,6 +12,7 @@ IDS = [str(path.relative_to(PACKAGE)) for path in FILES]
 
 LAYERS = (
     {"errors", "machine", "text"},
+    {"fields"},
     {"config"},
     {"tokens", "gguf_header", "export"},
     {"engine"},
@@ -42,7 +43,7 @@ HOMES = {
     "uvicorn": ("api/", "cli/serve.py"),
     "typer": ("cli/",),
     "rich": ("cli/",),
-    "pydantic": ("config/", "completions/"),
+    "pydantic": ("config/", "fields/", "completions/"),
     "prometheus_client": ("metrics.py",),
     "ray": ("cluster/",),
     "regex": ("completions/filter/",),

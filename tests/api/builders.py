@@ -9,21 +9,25 @@ from afterword.api.render import AnswerHead
 from afterword.completions.assemble import Delta, Echo
 from afterword.completions.request import Completion, Prompt
 from afterword.engine.events import PromptScores, SampledToken
+from afterword.fields.field import fields_of
+from afterword.fields.shown import Shown
 
 HEAD = AnswerHead(id="cmpl-x", created=1700000000, model="m", system_fingerprint="fp_0123456789")
 
 
+SHOWN = frozenset(field.name for field in fields_of(Shown))
+
+
 def completion(**changes: Any) -> Completion:
     """A request for one choice of the prompt `hi`, streamed without obfuscation, with `changes` to its fields."""
+    shown = {name: changes.pop(name) for name in SHOWN & changes.keys()}
     fields: dict[str, Any] = {
         "model": "m",
         "prompts": (Prompt("hi", (104, 105), ()),),
         "generations": (generation_request((104, 105)),),
         "n": 1,
         "best_of": 1,
-        "echo": False,
-        "logprobs": None,
-        "prompt_logprobs": None,
+        "shown": Shown(**shown),
         "stream": True,
         "include_usage": False,
         "continuous_usage": False,

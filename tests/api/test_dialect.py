@@ -9,10 +9,10 @@ from tests.api.requests import EVERY_FIELD, GREEDY, REQUESTS
 from tests.api.served import CREATED, BreakingEngine, app_of, assert_error, client_of
 
 from afterword.api.app import create_app
-from afterword.completions.body import CompletionBody
 from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
 from afterword.errors import EngineFailed
+from afterword.fields.table import FIELDS
 from afterword.models import Registry, ServedModel
 
 ENDS = {"/v1/completions": b"data: [DONE]\n\n", "/v5/completions": b"event: done\ndata: [DONE]\n\n"}
@@ -51,7 +51,7 @@ def headers(response: httpx.Response) -> dict[str, str]:
 
 
 def test_the_request_with_every_field_has_every_field() -> None:
-    assert {*EVERY_FIELD, "model", "stream", "stream_options"} == set(CompletionBody.model_fields)
+    assert {*EVERY_FIELD, "model", "stream", "stream_options"} == {field.name for field in FIELDS}
 
 
 @pytest.mark.parametrize("body", ALL)

@@ -4,7 +4,7 @@ import re
 
 from tests.api.served import app_of, client_of
 
-from afterword.completions.body import CompletionBody
+from afterword.fields.table import FIELDS
 
 
 async def documentation() -> str:
@@ -18,8 +18,8 @@ async def documentation() -> str:
 
 async def test_every_field_and_route_has_a_row() -> None:
     page = await documentation()
-    for name in CompletionBody.model_fields:
-        assert f"<td><code>{name}</code></td>" in page
+    for field in FIELDS:
+        assert f"<td><code>{field.name}</code></td>" in page
     assert "<td><code>POST /v1/completions</code></td>" in page
     assert "<td>number 0 to 2</td><td><code>1.0</code></td>" in page
 

@@ -8,8 +8,9 @@ import pytest
 from tests.api.served import app_of, assert_error, client_of
 
 import afterword
-from afterword.api.playground import fields, load
-from afterword.completions.body import CompletionBody
+from afterword.api.playground import form, load
+from afterword.fields.field import GROUPS
+from afterword.fields.table import FIELDS
 
 FOLDER = Path(afterword.__file__).parent / "playground"
 MODULES = sorted(FOLDER.glob("*.js"))
@@ -105,25 +106,38 @@ async def test_the_page_needs_no_key_and_what_it_asks_does() -> None:
     assert statuses == [200, 200, 401, 401]
 
 
-async def test_fields_are_those_of_a_request() -> None:
+async def test_the_form_is_made_of_the_table_of_fields() -> None:
     async with client_of(app_of()) as client:
         served = (await client.get(f"/playground/{load().version}/fields.json")).json()
-    assert served == fields()
-    assert list(served) == list(CompletionBody.model_fields)
-    assert served["temperature"] == {
+    assert served == form()
+    assert list(served["fields"]) == [field.name for field in FIELDS]
+    assert served["fields"]["temperature"] == {
         "description": "Divides the logits; 0 takes the likeliest token.",
         "default": 1.0,
+        "documented": True,
+        "control": "slider",
         "type": "number",
         "minimum": 0,
         "maximum": 2,
     }
-    assert (served["max_tokens"]["type"], served["max_tokens"]["default"]) == ("integer", 16)
+    length = served["fields"]["max_tokens"]
+    assert (length["type"], length["default"], length["control"]) == ("integer", 16, "number")
 
 
-def test_every_field_has_its_place_in_the_form() -> None:
-    layout = (FOLDER / "fields.js").read_text(encoding="utf-8")
-    missing = [name for name in CompletionBody.model_fields if re.search(rf"\b{name}: ", layout) is None]
-    assert missing == []
+def test_every_field_stands_in_one_group_or_is_set_by_the_page() -> None:
+    groups = form()["groups"]
+    assert [group["title"] for group in groups] == list(GROUPS)
+    entered = [name for group in groups for name in group["fields"]]
+    by_page = [name for name, field in form()["fields"].items() if "by_page" in field]
+    assert sorted(entered + by_page) == sorted(field.name for field in FIELDS)
+
+
+def test_every_control_is_one_that_the_page_can_make() -> None:
+    controls = (FOLDER / "controls.js").read_text(encoding="utf-8")
+    made = re.search(r"export const CONTROLS = \{ (.*) \};", controls)
+    assert made is not None
+    names = {name.partition(":")[0] for name in made[1].split(", ")}
+    assert {field["control"] for field in form()["fields"].values() if "control" in field} == names
 
 
 def test_first_load_is_small() -> None:

@@ -5,8 +5,8 @@ from tests.cli.conftest import Afterword
 
 from afterword import __version__
 from afterword.cli.parameters import NOT_OPTIONS
-from afterword.completions.body import CompletionBody
 from afterword.config.tree import SETTINGS
+from afterword.fields.table import FIELDS
 
 
 def test_the_version_is_printed(afterword: Afterword) -> None:
@@ -20,7 +20,7 @@ def test_every_setting_is_an_option_of_serve(afterword: Afterword) -> None:
 
 def test_every_field_of_a_request_is_an_option_of_complete(afterword: Afterword) -> None:
     shown = afterword("complete", "--help").stdout
-    flags = ["--" + name.replace("_", "-") for name in CompletionBody.model_fields if name not in NOT_OPTIONS]
+    flags = ["--" + field.name.replace("_", "-") for field in FIELDS if field.name not in NOT_OPTIONS]
     assert [flag for flag in flags if f"{flag} " not in shown] == []
 
 

@@ -10,7 +10,8 @@ from afterword.cli.local import LocalSource
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine
 from afterword.engine.events import PromptDone, PromptScores
-from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.request import GenerationRequest
+from afterword.fields.sampling import Sampling
 from afterword.models import Registry, ServedModel
 
 

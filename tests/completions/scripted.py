@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from afterword.completions.body import CompletionBody, parse_body
+from afterword.completions.body import parse_body
 from afterword.completions.request import Completion
 from afterword.completions.resolve import resolve
 from afterword.config.tree import ServerConfig
@@ -17,6 +17,7 @@ from afterword.engine.base import Capabilities, EngineStats
 from afterword.engine.events import Event, PromptScores
 from afterword.engine.request import GenerationRequest
 from afterword.errors import AfterwordError, Overloaded
+from afterword.fields.body import CompletionBody
 from afterword.models import ServedModel
 from afterword.text.infill import parse_template
 from afterword.tokens import ByteTokenizer, InfillTokens, Tokenizer, spell_bytes

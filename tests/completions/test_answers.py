@@ -89,6 +89,7 @@ def test_the_joined_stream_is_the_plain_answer(fields: dict[str, Any]) -> None:
 def test_every_choice_is_whole(fields: dict[str, Any]) -> None:
     result = answer(fields | {"stream": True})
     completion, n = result.completion, result.completion.n
+    shown = completion.shown
     assert [choice.index for choice in result.choices] == list(range(completion.n_choices))
     for choice in result.choices:
         deltas = [delta for delta in result.deltas if delta.index == choice.index]
@@ -96,10 +97,10 @@ def test_every_choice_is_whole(fields: dict[str, Any]) -> None:
         assert [delta.finish_reason for delta in deltas[:-1]] == [None] * (len(deltas) - 1)
         assert deltas[-1].finish_reason == "length" or (deltas[-1].text, deltas[-1].tokens) == ("", ())
         assert all(delta.echo is None and delta.prompt_scores is None for delta in deltas[1:])
-        assert not completion.echo or choice.text.startswith(prompt.text)
-        assert (choice.echo is not None) == (completion.echo and completion.logprobs is not None)
-        assert (choice.prompt_scores is not None) == (completion.prompt_logprobs is not None)
-        assert completion.logprobs is not None or choice.tokens == ()
+        assert not shown.echo or choice.text.startswith(prompt.text)
+        assert (choice.echo is not None) == (shown.echo and shown.logprobs is not None)
+        assert (choice.prompt_scores is not None) == (shown.prompt_logprobs is not None)
+        assert shown.logprobs is not None or choice.tokens == ()
     assert result.usage.prompt_tokens == sum(len(prompt.tokens) for prompt in completion.prompts)
 
 

@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 
-from afterword.completions.body import CompletionBody, body_schema, parse_body
+from afterword.completions.body import body_schema, parse_body
 from afterword.errors import InvalidRequest
+from afterword.fields.table import FIELDS, values_of
 
 
 def refused(fields: dict[str, Any], *, strict: bool = False) -> tuple[str | None, str | None, str]:
@@ -15,7 +16,7 @@ def refused(fields: dict[str, Any], *, strict: bool = False) -> tuple[str | None
 
 
 def test_nothing_given_means_the_documented_defaults() -> None:
-    assert parse_body({}, strict=True).model_dump() == {
+    assert values_of(parse_body({}, strict=True)) == {
         "model": None,
         "prompt": ("",),
         "best_of": None,
@@ -49,7 +50,7 @@ def test_nothing_given_means_the_documented_defaults() -> None:
     }
 
 
-@pytest.mark.parametrize("name", CompletionBody.model_fields)
+@pytest.mark.parametrize("name", [field.name for field in FIELDS])
 def test_null_is_not_given(name: str) -> None:
     assert parse_body({name: None}, strict=True) == parse_body({}, strict=True)
 
@@ -176,7 +177,7 @@ def test_an_endless_integer_is_not_repeated() -> None:
     ids=str,
 )
 def test_the_ends_of_a_range_belong_to_it(name: str, value: object) -> None:
-    assert getattr(parse_body({name: value}, strict=True), name) == value
+    assert values_of(parse_body({name: value}, strict=True))[name] == value
 
 
 @pytest.mark.parametrize(
@@ -222,7 +223,10 @@ def test_a_stop_is_text(value: object) -> None:
 
 
 def test_logit_bias_takes_whole_and_decimal_numbers() -> None:
-    assert parse_body({"logit_bias": {"0": 1, "50256": -99.5}}, strict=True).logit_bias == ((0, 1.0), (50256, -99.5))
+    assert parse_body({"logit_bias": {"0": 1, "50256": -99.5}}, strict=True).sampling.logit_bias == (
+        (0, 1.0),
+        (50256, -99.5),
+    )
 
 
 @pytest.mark.parametrize(
@@ -257,7 +261,7 @@ def test_stream_options_are_checked_by_their_own_names() -> None:
 
 @pytest.mark.parametrize("name", ["repetition_penalty", "repeat_penalty", "rep_pen"])
 def test_a_repetition_penalty_goes_by_several_names(name: str) -> None:
-    assert parse_body({name: 1.5}, strict=True).repetition_penalty == 1.5
+    assert parse_body({name: 1.5}, strict=True).sampling.repetition_penalty == 1.5
     assert refused({name: "x"})[:2] == (name, "invalid_type")
 
 
@@ -279,7 +283,7 @@ def test_strict_refuses_unknown_stream_options() -> None:
     ids=["stop", "logprobs"],
 )
 def test_documented_limits_hold_only_if_strict(name: str, value: object, code: str) -> None:
-    assert getattr(parse_body({name: value}, strict=False), name) is not None
+    assert values_of(parse_body({name: value}, strict=False))[name] is not None
     assert refused({name: value}, strict=True)[:2] == (name, code)
 
 
@@ -289,7 +293,7 @@ def test_the_first_wrong_field_in_the_reference_order_is_named() -> None:
 
 def test_the_schema_stands_alone_and_lets_every_field_be_null() -> None:
     schema = body_schema()
-    assert list(schema["properties"]) == list(CompletionBody.model_fields)
+    assert list(schema["properties"]) == [field.name for field in FIELDS]
     assert "$ref" not in json.dumps(schema)
     for name, rules in schema["properties"].items():
         assert {"type": "null"} in rules["anyOf"], name

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 from tests.completions.scripted import MID, PRE, SUF, AsciiTokenizer, completion, served
 
-from afterword.completions.body import CompletionBody, StreamOptions
+from afterword.completions.request import Completion
+from afterword.fields.shapes import StreamOptions
+from afterword.fields.table import FIELDS
 from afterword.tokens import InfillTokens
 
 ELSEWHERE = {"model", "stream_options"}
@@ -48,10 +50,32 @@ def marked() -> AsciiTokenizer:
     return AsciiTokenizer(infill=InfillTokens(prefix=PRE, suffix=SUF, middle=MID))
 
 
-@pytest.mark.parametrize("name", [name for name in CompletionBody.model_fields if name not in ELSEWHERE])
+@pytest.mark.parametrize("name", [field.name for field in FIELDS if field.name not in ELSEWHERE])
 def test_every_field_changes_what_is_done(name: str) -> None:
     model = served(marked())
     assert completion(model, **(BASE | {name: CHANGES[name]})) != completion(model, **BASE)
+
+
+def sampled(request: Completion) -> list[tuple[Any, ...]]:
+    """Whatever decides which tokens each candidate samples."""
+    names = (
+        "prompt",
+        "n_candidates",
+        "max_tokens",
+        "sampling",
+        "seed",
+        "prompt_index",
+        "min_tokens",
+        "end_ids",
+        "stops",
+    )
+    return [tuple(getattr(one, name) for name in names) for one in request.generations]
+
+
+@pytest.mark.parametrize("name", [field.name for field in FIELDS if field.kind != "sampling"])
+def test_a_field_that_only_shapes_the_answer_samples_the_same_tokens(name: str) -> None:
+    if name not in ELSEWHERE:
+        assert sampled(completion(**(BASE | {name: CHANGES[name]}))) == sampled(completion(**BASE))
 
 
 @pytest.mark.parametrize("name", StreamOptions.model_fields)

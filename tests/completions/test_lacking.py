@@ -7,8 +7,9 @@ import pytest
 from tests.completions.scripted import CAPABILITIES, ScriptedEngine, body, completion
 
 from afterword.completions.lacking import used_features
-from afterword.engine.base import FEATURES, UNKNOWN_CONTEXT
+from afterword.engine.base import UNKNOWN_CONTEXT
 from afterword.errors import ContextExceeded, InvalidRequest
+from afterword.fields.table import FEATURES
 from afterword.models import ServedModel
 
 USES: dict[str, tuple[dict[str, Any], str]] = {
@@ -83,11 +84,16 @@ def test_values_that_change_nothing_use_nothing() -> None:
     assert used_features(body(**NEUTRAL), 3) == {}
 
 
+def test_a_greedy_request_uses_no_cut() -> None:
+    assert used_features(body(temperature=0, top_k=5, min_p=0.5), 1) == {}
+    assert set(used_features(body(temperature=0, repetition_penalty=2), 1)) == {"repetition_penalty"}
+
+
 def test_an_echo_with_log_probabilities_is_a_scored_prompt() -> None:
     with pytest.raises(InvalidRequest, match="'logprobs' together with 'echo'") as refused:
         completion(lacking("prompt_logprobs"), prompt="a", echo=True, logprobs=0)
     assert refused.value.param == "logprobs"
-    assert completion(lacking("prompt_logprobs"), prompt="a", logprobs=0).logprobs == 0
+    assert completion(lacking("prompt_logprobs"), prompt="a", logprobs=0).shown.logprobs == 0
 
 
 def test_a_prompt_is_measured_only_by_whoever_knows_its_tokens_and_the_context() -> None:

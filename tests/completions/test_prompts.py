@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.completions.scripted import BOS, EOS, AsciiTokenizer, letters
 
-from afterword.completions.fields import PromptItem
 from afterword.completions.prompts import PromptRules, read_prompt
+from afterword.fields.shapes import PromptItem
 from afterword.tokens import ByteTokenizer, Tokenizer
 
 END, CONTROL = ByteTokenizer.END, ByteTokenizer.CONTROL

@@ -5,8 +5,10 @@ from tests.completions.scripted import BOS, EOS, MID, AsciiTokenizer, completion
 
 from afterword.completions.request import Completion
 from afterword.config.tree import ServerConfig
-from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.request import GenerationRequest
 from afterword.errors import ContextExceeded, InvalidRequest
+from afterword.fields.sampling import Sampling
+from afterword.fields.shown import Shown
 from afterword.models import ServedModel
 from afterword.tokens import ByteTokenizer
 
@@ -39,7 +41,7 @@ def test_every_default_is_filled() -> None:
     assert result.model == "small"
     assert result.prompts[0].text == "ab"
     assert (result.n, result.best_of, result.seed, result.user) == (1, 1, 7, None)
-    assert (result.echo, result.stream, result.logprobs, result.prompt_logprobs) == (False, False, None, None)
+    assert (result.shown, result.stream) == (Shown(), False)
     assert (result.include_usage, result.continuous_usage, result.include_obfuscation) == (False, False, True)
 
 
@@ -150,7 +152,7 @@ def test_best_of_more_than_n_cannot_be_streamed() -> None:
 
 def test_ranking_needs_log_probabilities_that_the_answer_does_not_show() -> None:
     result = completion(n=1, best_of=2)
-    assert (only(result).logprobs, result.logprobs) == (0, None)
+    assert (only(result).logprobs, result.shown.logprobs) == (0, None)
     assert only(completion(n=1, best_of=2, logprobs=3)).logprobs == 3
     assert only(completion(n=2, best_of=2)).logprobs is None
 

@@ -12,8 +12,9 @@ from tests.fakes import Told, complete, eventually, generation_request, tell
 
 from afterword.engine.base import Engine, Generation
 from afterword.engine.events import Chunk, Finished, PromptDone
-from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.request import GenerationRequest
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded
+from afterword.fields.sampling import Sampling
 from afterword.tokens import visible_bytes
 
 TEXT = "The quick brown fox jumps over the lazy dog"

@@ -7,8 +7,8 @@ from tests.fakes import complete, generation_request, tell
 
 from afterword.engine.echo import EchoEngine
 from afterword.engine.events import Finished, PromptDone
-from afterword.engine.request import Sampling
 from afterword.errors import InvalidRequest, Overloaded
+from afterword.fields.sampling import Sampling
 
 
 async def test_completion_repeats_the_prompt(echo: EchoEngine) -> None:

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from tests.fakes import generation_request
 
 from afterword.engine.base import Engine
-from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.request import GenerationRequest
+from afterword.fields.sampling import Sampling
 
 
 def any_request(engine: Engine, rng: random.Random, texts: Sequence[Sequence[int]]) -> GenerationRequest:

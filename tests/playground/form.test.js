@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { escaped, idOf, listOf, numberOf, unescaped } from "../../src/afterword/playground/controls.js";
-import { FIRST_PRESET, PRESETS } from "../../src/afterword/playground/fields.js";
-import { nameOf } from "../../src/afterword/playground/presets.js";
+import { FIRST_PRESET, nameOf, PRESETS } from "../../src/afterword/playground/presets.js";
 
 const typed = (value, badInput = false) => numberOf({ value, validity: { badInput } });
 

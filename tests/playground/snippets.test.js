@@ -4,6 +4,11 @@ import { test } from "node:test";
 import { curl, node, python } from "../../src/afterword/playground/snippets.js";
 
 const BASE = "http://127.0.0.1:8000/v1";
+const DOCUMENTED = ["model", "prompt", "logit_bias", "echo", "suffix", "stream"];
+const EXTENSIONS = ["top_k", "ignore_eos"];
+const FIELDS = Object.fromEntries(
+  [...DOCUMENTED, ...EXTENSIONS].map((name) => [name, { documented: DOCUMENTED.includes(name) }]),
+);
 const NASTY = { model: "m", prompt: 'It\'s "$HOME" `x` \\n\n\t\u2028🌍 </script>', logit_bias: { 5: -100 } };
 
 test("curl's command carries the request through the shell unchanged", () => {
@@ -20,15 +25,15 @@ test("curl's command carries the request through the shell unchanged", () => {
 
 test("without a key no code asks for one", () => {
   for (const write of [curl, python, node]) {
-    assert.match(write(NASTY, BASE, true), /AFTERWORD_API_KEY/);
-    assert.doesNotMatch(write(NASTY, BASE, false), /AFTERWORD_API_KEY|import os/);
+    assert.match(write(NASTY, BASE, true, FIELDS), /AFTERWORD_API_KEY/);
+    assert.doesNotMatch(write(NASTY, BASE, false, FIELDS), /AFTERWORD_API_KEY|import os/);
   }
 });
 
 test("Python gets its own constants, and what the client has no argument for in extra_body", () => {
   const body = { model: "m", prompt: [1, 2], echo: true, suffix: null, top_k: 5, ignore_eos: false };
   assert.equal(
-    python(body, BASE, false),
+    python(body, BASE, false, FIELDS),
     `from openai import OpenAI
 
 client = OpenAI(base_url="${BASE}", api_key="unused")
@@ -46,7 +51,7 @@ for choice in answer.choices:
 });
 
 test("a streamed answer is printed as it comes", () => {
-  assert.match(python({ ...NASTY, stream: true }, BASE, true), /for chunk in answer:\n {4}for choice in chunk/);
+  assert.match(python({ ...NASTY, stream: true }, BASE, true, FIELDS), /for chunk in answer:\n {4}for choice in chunk/);
   assert.match(node({ ...NASTY, stream: true }, BASE, true), /for await \(const chunk of answer\)/);
 });
 

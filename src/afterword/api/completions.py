@@ -26,13 +26,14 @@ from afterword.api.schema import COMPLETION_DOCS, SCALE_COMPLETION_DOCS
 from afterword.api.serving import Serving, serving
 from afterword.api.sse import EventStream, frame
 from afterword.completions.assemble import Assembler, Delta, join
-from afterword.completions.body import CompletionBody, parse_body
+from afterword.completions.body import parse_body
 from afterword.completions.filter.screen import Hit, Screened
 from afterword.completions.request import Completion
 from afterword.completions.resolve import resolve
 from afterword.completions.run import Running, run
 from afterword.config.tree import ServerConfig
 from afterword.engine.events import Event
+from afterword.fields.body import CompletionBody
 from afterword.logs import log_flagged
 from afterword.models import ServedModel
 

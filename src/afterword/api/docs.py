@@ -59,20 +59,22 @@ def _routes(paths: dict[str, Any]) -> list[list[str]]:
 
 def _field(name: str, schema: dict[str, Any]) -> list[str]:
     default = "" if schema.get("default") is None else f"<code>{escape(dumps(schema['default']).decode())}</code>"
-    return [f"<code>{escape(name)}</code>", escape(_kinds(schema)), default, escape(schema.get("description", ""))]
+    return [f"<code>{escape(name)}</code>", escape(kinds(schema)), default, escape(schema.get("description", ""))]
 
 
-def _kinds(schema: dict[str, Any]) -> str:
-    """What values a schema lets through, in words."""
+def kinds(schema: dict[str, Any]) -> str:
+    """What values a schema lets through, in words; null goes without saying."""
     alternatives = schema.get("anyOf", schema.get("oneOf"))
     if alternatives is not None:
-        return ", ".join(kind for one in alternatives if (kind := _kinds(one)) != "null")
+        return ", ".join(kind for one in alternatives if (kind := kinds(one)) != "null")
     if "$ref" in schema:
         return "object"
     kind = str(schema.get("type", "any"))
     if kind == "array" and "items" in schema:
-        return f"array of {_kinds(schema['items'])}"
+        return f"array of {kinds(schema['items'])}"
     low, high = schema.get("minimum"), schema.get("maximum")
+    if "exclusiveMinimum" in schema:
+        return f"{kind} > {schema['exclusiveMinimum']}"
     return kind if low is None and high is None else f"{kind} {_range(low, high)}"
 
 

@@ -52,7 +52,7 @@ class IdSpelling:
 
 def format_of(completion: Completion, tokenizer: Tokenizer) -> "LogprobFormat":
     """Log-probabilities as a request wants them."""
-    return LogprobFormat(tokenizer, IdSpelling() if completion.tokens_as_ids else None)
+    return LogprobFormat(tokenizer, IdSpelling() if completion.shown.return_tokens_as_token_ids else None)
 
 
 class LogprobFormat:

@@ -19,12 +19,14 @@ from starlette.responses import Response
 
 from afterword.api.wire import dumps
 from afterword.completions.body import body_schema
+from afterword.fields.field import GROUPS, RequestField
+from afterword.fields.table import DECLARED, FIELDS
 
 router = APIRouter()
 
 PAGE = "index.html"
-FIELDS = "fields.json"
-"""What the page knows of a request's fields: made from the request's own model, so the two cannot differ."""
+FIELDS_FILE = "fields.json"
+"""What the page knows of a request's fields: made from the table of fields, so the two cannot differ."""
 
 ASSETS_PLACE, PRELOAD_PLACE = "__ASSETS__", "<!-- preload -->"
 """Where the page names its folder, and where its modules are announced so that they are fetched side by side."""
@@ -93,7 +95,7 @@ def load() -> Playground:
     folder = files("afterword.playground")
     sources = {entry.name: entry.read_bytes() for entry in folder.iterdir() if entry.name.rpartition(".")[2] in _TYPES}
     page = sources.pop(PAGE).decode("utf-8")
-    sources[FIELDS] = dumps(fields())
+    sources[FIELDS_FILE] = dumps(form())
     digest = hashlib.sha256(page.encode("utf-8"))
     for name in sorted(sources):
         digest.update(b"%b\0%b\0" % (name.encode("utf-8"), sources[name]))
@@ -106,18 +108,31 @@ def load() -> Playground:
     return Playground(version, _asset(PAGE, page.encode("utf-8")), assets)
 
 
-def fields() -> dict[str, dict[str, Any]]:
-    """The fields of a completion request by name: description, default, JSON type and range, where they have any."""
-    return {name: _field(rules) for name, rules in body_schema()["properties"].items()}
+def form() -> dict[str, Any]:
+    """The fields of a completion request by name, and the groups in which the form shows those that a person sets.
+
+    A field has its description, default, JSON type and range, where it has any; `control`, one of those that
+    `controls.js` makes, or `by_page`, how the page sets it by itself; `documented`: clients have an argument for it.
+    """
+    properties = body_schema()["properties"]
+    return {
+        "groups": [
+            {"title": title, "fields": [field.name for field in DECLARED if field.place == title]} for title in GROUPS
+        ],
+        "fields": {field.name: _field(field, properties[field.name]) for field in FIELDS},
+    }
 
 
-def _field(rules: Mapping[str, Any]) -> dict[str, Any]:
+def _field(field: RequestField, rules: Mapping[str, Any]) -> dict[str, Any]:
     """One field, flat. A field that takes several shapes is described by the first."""
     shape = rules["anyOf"][0]
     kept = ("type", "minimum", "maximum", "exclusiveMinimum")
+    entered = {"control": field.control} if field.place in GROUPS else {"by_page": field.place}
     return {
-        "description": rules.get("description", ""),
+        "description": field.doc,
         "default": rules.get("default"),
+        "documented": field.documented,
+        **entered,
         **{key: shape[key] for key in kept if key in shape},
     }
 

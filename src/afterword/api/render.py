@@ -47,8 +47,7 @@ class ChunkRenderer:
     """Frames the chunks of one streamed answer. The constant parts are built once, so a chunk costs microseconds."""
 
     def __init__(self, head: AnswerHead, completion: Completion, tokenizer: Tokenizer) -> None:
-        self._logprobs = completion.logprobs
-        self._prompt_logprobs = completion.prompt_logprobs
+        self._shown = completion.shown
         self._format = format_of(completion, tokenizer)
         self._before = b'{"id":%b,"object":"text_completion","created":%d,"choices":[' % (dumps(head.id), head.created)
         self._after = b'],"model":%b,"system_fingerprint":%b' % (dumps(head.model), dumps(head.system_fingerprint))
@@ -83,14 +82,14 @@ class ChunkRenderer:
         return frame(b'%b,"obfuscation":"%b"}' % (json, padding.encode("ascii")))
 
     def _logprobs_of(self, delta: Delta) -> bytes:
-        if self._logprobs is None:
-            return b"null"
-        return dumps(self._format.legacy(delta.echo, delta.tokens, self._logprobs))
+        k = self._shown.logprobs
+        return b"null" if k is None else dumps(self._format.legacy(delta.echo, delta.tokens, k))
 
     def _prompt_logprobs_of(self, delta: Delta) -> bytes:
-        if self._prompt_logprobs is None or delta.prompt_scores is None:
+        k = self._shown.prompt_logprobs
+        if k is None or delta.prompt_scores is None:
             return b""
-        return b',"prompt_logprobs":' + dumps(self._format.prompt(delta.prompt_scores, self._prompt_logprobs))
+        return b',"prompt_logprobs":' + dumps(self._format.prompt(delta.prompt_scores, k))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +116,15 @@ class BodyRenderer:
         )
 
     def _choice(self, choice: Choice, form: LogprobFormat) -> dict[str, Any]:
-        k = self.completion.logprobs
+        k, prompt_k = self.completion.shown.logprobs, self.completion.shown.prompt_logprobs
         shown: dict[str, Any] = {
             "text": choice.text,
             "index": choice.index,
             "logprobs": None if k is None else form.legacy(choice.echo, choice.tokens, k),
             "finish_reason": choice.finish_reason,
         }
-        if self.completion.prompt_logprobs is not None and choice.prompt_scores is not None:
-            shown["prompt_logprobs"] = form.prompt(choice.prompt_scores, self.completion.prompt_logprobs)
+        if prompt_k is not None and choice.prompt_scores is not None:
+            shown["prompt_logprobs"] = form.prompt(choice.prompt_scores, prompt_k)
         return shown
 
 

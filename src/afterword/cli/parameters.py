@@ -1,4 +1,4 @@
-"""The fields of a completion request as command-line options, read off the request's own model.
+"""The fields of a completion request as command-line options, made from the table of fields.
 
 Values are only told apart by shape here; ranges are the business of `completions`, which refuses in the API's words.
 """
@@ -8,55 +8,49 @@ from collections.abc import Mapping
 from typing import Any
 
 from afterword.cli.options import Option
-from afterword.completions.body import CompletionBody
 from afterword.errors import InvalidRequest
+from afterword.fields.field import RequestField
+from afterword.fields.table import FIELDS
 
 NOT_OPTIONS = frozenset({"model", "prompt", "stream", "stream_options"})
 """Given by other means: `--model`, the argument, and the way the command prints."""
 
-TEXT = frozenset({"suffix", "user"})
-REPEATED = frozenset({"stop", "stop_token_ids", "logit_bias"})
-
-_METAVARS = {"stop": "TEXT", "stop_token_ids": "ID", "logit_bias": "ID=BIAS"}
+_METAVARS = {"text": "TEXT", "texts": "TEXT", "numbers": "ID", "bias": "ID=BIAS"}
 
 
 def parameter_options() -> list[Option]:
     """An option for every field of a request, in the order of the reference."""
-    return [_option(name) for name in CompletionBody.model_fields if name not in NOT_OPTIONS]
+    return [_option(field) for field in FIELDS if field.name not in NOT_OPTIONS]
 
 
 def request_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that were given, as the JSON body has them. Raises `InvalidRequest` for text that is no number."""
-    fields: dict[str, Any] = {}
-    for name in CompletionBody.model_fields:
-        value = values.get(name)
-        if name not in NOT_OPTIONS and value is not None:
-            fields[name] = _field(name, value)
-    return fields
+    given = {field: values.get(field.name) for field in FIELDS if field.name not in NOT_OPTIONS}
+    return {field.name: _value(field, value) for field, value in given.items() if value is not None}
 
 
-def _option(name: str) -> Option:
-    field = CompletionBody.model_fields[name]
+def _option(field: RequestField) -> Option:
+    name, control = field.name, field.control
     flag = "--" + name.replace("_", "-")
-    about = field.description or ""
-    if name in REPEATED:
-        return Option(name, (flag,), list[str], about + " May be repeated.", _METAVARS[name])
-    if field.annotation is bool:
-        return Option(name, (f"{flag}/--no-{flag.removeprefix('--')}",), bool, about)
+    if control == "switch":
+        return Option(name, (f"{flag}/--no-{flag.removeprefix('--')}",), bool, field.doc)
+    metavar = _METAVARS.get(control, "NUMBER")
+    if control in ("texts", "numbers", "bias"):
+        return Option(name, (flag,), list[str], field.doc + " May be repeated.", metavar)
     default = "" if field.default is None or field.default == "" else f" [default: {field.default:g}]"
-    return Option(name, (flag,), str, about + default, "TEXT" if name in TEXT else "NUMBER")
+    return Option(name, (flag,), str, field.doc + default, metavar)
 
 
-def _field(name: str, value: Any) -> Any:
-    match name:
-        case "stop":
-            return value
-        case "stop_token_ids":
-            return [_number(name, text) for text in value]
-        case "logit_bias":
-            pairs = (text.partition("=") for text in value)
-            return {token: _number(name, bias) for token, _, bias in pairs}
-    return _number(name, value) if isinstance(value, str) and name not in TEXT else value
+def _value(field: RequestField, given: Any) -> Any:
+    match field.control:
+        case "numbers":
+            return [_number(field.name, text) for text in given]
+        case "bias":
+            pairs = (text.partition("=") for text in given)
+            return {token: _number(field.name, bias) for token, _, bias in pairs}
+        case "number" | "slider":
+            return _number(field.name, given)
+    return given
 
 
 def _number(name: str, text: str) -> int | float:

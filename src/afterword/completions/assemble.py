@@ -121,14 +121,13 @@ class Assembler:
 
     def _echoes(self, prompt_index: int, scores: PromptScores | None) -> list[Delta]:
         """The first delta of each choice of a prompt, if the request shows anything of the prompt."""
-        completion, prompt = self._completion, self._completion.prompts[prompt_index]
-        text = prompt.text if completion.echo else ""
-        echo = _echo(prompt, scores, completion.logprobs if completion.echo else None)
-        prompt_scores = _echo(prompt, scores, completion.prompt_logprobs)
+        shown, prompt, n = self._completion.shown, self._completion.prompts[prompt_index], self._completion.n
+        text = prompt.text if shown.echo else ""
+        echo = _echo(prompt, scores, shown.logprobs if shown.echo else None)
+        prompt_scores = _echo(prompt, scores, shown.prompt_logprobs)
         if text == "" and echo is None and prompt_scores is None:
             return []
-        first = prompt_index * completion.n
-        return [Delta(first + k, text, echo, (), None, prompt_scores) for k in range(completion.n)]
+        return [Delta(prompt_index * n + k, text, echo, (), None, prompt_scores) for k in range(n)]
 
     def _chunk(self, prompt_index: int, chunk: Chunk) -> list[Delta]:
         candidate = self._candidates[prompt_index][chunk.index]
@@ -180,7 +179,7 @@ class Assembler:
         return [Delta(self._choice(prompt_index, chunk.index), chunk.text, None, tokens, None)]
 
     def _shown(self, tokens: tuple[SampledToken, ...]) -> tuple[SampledToken, ...]:
-        return () if self._completion.logprobs is None else tokens
+        return () if self._completion.shown.logprobs is None else tokens
 
     def _choice(self, prompt_index: int, k: int) -> int:
         return prompt_index * self._completion.n + k

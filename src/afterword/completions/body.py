@@ -1,112 +1,43 @@
-"""What the client wrote: the fields of a request, their types, ranges and defaults. Knows no model.
+"""From a decoded JSON body to a `CompletionBody`: what the table of fields says, checked by pydantic. Knows no model.
 
-The defaults are OpenAI's and are written here only (docs/rules.md#defaults). `resolve.py` fills in what needs a model.
+Errors come in the API's words. `resolve.py` fills in what needs a model.
 """
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AliasChoices, Field, ValidationError, create_model, model_validator
 from pydantic_core import ErrorDetails
 
-from afterword.completions.fields import LogitBias, Prompts, Stops, Text, named, shown
 from afterword.completions.unsupported import refuse_unsupported
 from afterword.errors import InvalidRequest
-
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+from afterword.fields.body import CompletionBody
+from afterword.fields.field import RequestField
+from afterword.fields.shapes import RULES, StreamOptions, named, shown, without_nulls
+from afterword.fields.table import FIELDS, body_of
 
 STRICT_STOPS = 4
 STRICT_LOGPROBS = 5
 """The documented limits, asked for by strict servers."""
 
 
-REPETITION_PENALTY_NAMES = ("repetition_penalty", "repeat_penalty", "rep_pen")
-"""What servers call it; the first one given counts."""
-
-_RULES = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False)
-
-
-def _without_nulls(data: object) -> object:
-    """`null` means "not given" for every field (docs/rules.md#null)."""
-    return {k: v for k, v in data.items() if v is not None} if isinstance(data, dict) else data
+def _rules(field: RequestField) -> Any:
+    """A field as pydantic checks it."""
+    names = AliasChoices(field.name, *field.aliases)
+    about = Field(
+        description=field.doc, validation_alias=names if field.aliases else None, ge=field.ge, gt=field.gt, le=field.le
+    )
+    return Annotated[field.type, about], field.default
 
 
-class StreamOptions(BaseModel):
-    """How a stream is written (docs/rules.md#stream-options)."""
+_CHECKS: dict[str, Any] = {"_nulls": model_validator(mode="before")(without_nulls)}
 
-    model_config = _RULES
-    _nulls = model_validator(mode="before")(_without_nulls)
-
-    include_usage: bool = Field(default=False, description="One more chunk before the end holds the token counts.")
-    include_obfuscation: bool = Field(
-        default=True, description="Pad each event so that its size does not tell the token."
-    )
-    continuous_usage_stats: bool = Field(default=False, description="Running token counts in every chunk.")
-
-
-class CompletionBody(BaseModel):
-    """The body of a completion request, in the order of the public reference, then the extensions."""
-
-    model_config = _RULES
-    _nulls = model_validator(mode="before")(_without_nulls)
-
-    model: Text | None = Field(default=None, description="Name of the model; the default model if missing or blank.")
-    prompt: Prompts = Field(
-        default=("",), description="Text or token ids, or an array of either; empty is a new document."
-    )
-    best_of: int | None = Field(
-        default=None, ge=1, le=20, description="Candidates to choose the n likeliest from; n if null."
-    )
-    echo: bool = Field(default=False, description="Put the prompt in front of the text.")
-    frequency_penalty: float = Field(default=0.0, ge=-2, le=2, description="Per occurrence in the completion so far.")
-    logit_bias: LogitBias = Field(
-        default=(), description="Added to the logits of these token ids; -100 bans, 100 forces."
-    )
-    logprobs: int | None = Field(
-        default=None, ge=0, description="Log-probabilities of the sampled and the k likeliest tokens."
-    )
-    max_tokens: int = Field(default=16, ge=0, description="Most tokens to generate; 0 only scores the prompt.")
-    n: int = Field(default=1, ge=1, le=128, description="Choices for each prompt.")
-    presence_penalty: float = Field(
-        default=0.0, ge=-2, le=2, description="Once for any token of the completion so far."
-    )
-    seed: int | None = Field(
-        default=None, ge=INT64_MIN, le=INT64_MAX, description="The same seed gives the same answer."
-    )
-    stop: Stops = Field(default=(), description="Texts that end a choice and are left out of it.")
-    stream: bool = Field(default=False, description="Send the choices as they grow.")
-    stream_options: StreamOptions | None = Field(default=None, description="Only with stream.")
-    suffix: Text = Field(default="", description="Text that comes after the completion.")
-    temperature: float = Field(default=1.0, ge=0, le=2, description="Divides the logits; 0 takes the likeliest token.")
-    top_p: float = Field(
-        default=1.0, ge=0, le=1, description="Sample from the likeliest tokens that have this mass together."
-    )
-    user: Text | None = Field(default=None, description="The end user, for the records.")
-
-    top_k: int = Field(default=0, ge=-1, description="Sample from the k likeliest tokens; 0 and -1: from all.")
-    min_p: float = Field(
-        default=0.0, ge=0, le=1, description="Drop tokens less likely than this part of the likeliest."
-    )
-    repetition_penalty: float = Field(
-        default=1.0,
-        gt=0,
-        validation_alias=AliasChoices(*REPETITION_PENALTY_NAMES),
-        description="Divides the logits of tokens seen in prompt or completion; 1 is off.",
-    )
-    ignore_eos: bool = Field(default=False, description="Go on past the end-of-text token.")
-    min_tokens: int = Field(default=0, ge=0, description="Sample no end before this many tokens.")
-    stop_token_ids: tuple[Annotated[int, Field(ge=0)], ...] = Field(
-        default=(), strict=False, description="Tokens that end."
-    )
-    add_special_tokens: bool = Field(default=True, description="Add BOS where the model asks for it.")
-    skip_special_tokens: bool = Field(default=True, description="Give control tokens no text.")
-    include_stop_str_in_output: bool = Field(default=False, description="Leave the stop in the text.")
-    truncate_prompt_tokens: int = Field(default=-1, ge=-1, description="Keep the last k prompt tokens; -1: all.")
-    prompt_logprobs: int | None = Field(
-        default=None, ge=0, description="Log-probabilities of the prompt, beside the choice."
-    )
-    return_tokens_as_token_ids: bool = Field(
-        default=False, description="Log-probabilities name each token `token_id:N`."
-    )
+_Given = create_model(
+    "CompletionBody",
+    __doc__="The body of a completion request, in the order of the public reference, then the extensions.",
+    __config__=RULES,
+    __validators__=_CHECKS,
+    **{field.name: _rules(field) for field in FIELDS},
+)
 
 
 def parse_body(data: object, *, strict: bool) -> CompletionBody:
@@ -115,11 +46,12 @@ def parse_body(data: object, *, strict: bool) -> CompletionBody:
     `strict` holds the client to the documented fields and limits. Raises `InvalidRequest` for the first broken rule.
     """
     try:
-        body = CompletionBody.model_validate(data)
+        given = _Given.model_validate(data)
     except ValidationError as error:
         raise _translated(error.errors(include_url=False)[0]) from None
     assert isinstance(data, dict), "anything else has been refused"
-    refuse_unsupported(data, repetition_penalty=body.repetition_penalty)
+    body = body_of(dict(given))
+    refuse_unsupported(data, repetition_penalty=body.sampling.repetition_penalty)
     if body.stream_options is not None and not body.stream:
         raise InvalidRequest("'stream_options' goes with 'stream': true only.", param="stream_options")
     if body.truncate_prompt_tokens == 0:
@@ -135,7 +67,7 @@ def parse_body(data: object, *, strict: bool) -> CompletionBody:
 
 def body_schema() -> dict[str, Any]:
     """JSON schema of a request body, self-contained, for the OpenAPI document. Every field may be null."""
-    schema = CompletionBody.model_json_schema()
+    schema: dict[str, Any] = _Given.model_json_schema()
     options = schema.pop("$defs")["StreamOptions"]
     schema["properties"]["stream_options"].pop("anyOf")
     schema["properties"]["stream_options"].update(options)
@@ -155,7 +87,7 @@ def _nullable(rules: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hold_to_the_reference(data: dict[str, object], body: CompletionBody) -> None:
-    _refuse_unknown(data, {*CompletionBody.model_fields, *REPETITION_PENALTY_NAMES}, "")
+    _refuse_unknown(data, {name for field in FIELDS for name in (field.name, *field.aliases)}, "")
     options = data.get("stream_options")
     if isinstance(options, dict):
         _refuse_unknown(options, set(StreamOptions.model_fields), "stream_options.")
@@ -165,9 +97,10 @@ def _hold_to_the_reference(data: dict[str, object], body: CompletionBody) -> Non
             param="stop",
             code="array_above_max_length",
         )
-    if body.logprobs is not None and body.logprobs > STRICT_LOGPROBS:
+    logprobs = body.shown.logprobs
+    if logprobs is not None and logprobs > STRICT_LOGPROBS:
         raise InvalidRequest(
-            f"'logprobs' must be at most {STRICT_LOGPROBS}, not {body.logprobs}.",
+            f"'logprobs' must be at most {STRICT_LOGPROBS}, not {logprobs}.",
             param="logprobs",
             code="integer_above_max_value",
         )

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from afterword.completions.fields import PromptItem
 from afterword.completions.request import Prompt
 from afterword.errors import InvalidRequest
+from afterword.fields.shapes import PromptItem
 from afterword.text.utf8 import Utf8Decoder
 from afterword.tokens import Tokenizer, visible_bytes, visible_piece
 

@@ -6,6 +6,7 @@ No field is None in the sense of "default"; where None is left it is a value of 
 from dataclasses import dataclass
 
 from afterword.engine.request import GenerationRequest
+from afterword.fields.shown import Shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +32,13 @@ class Completion:
     generations: tuple[GenerationRequest, ...]
     n: int
     best_of: int
-    echo: bool
-    logprobs: int | None
-    """Top-k of the answer's `logprobs`; None: the field is null."""
-    prompt_logprobs: int | None
-    """Top-k of the extension of the same name; None: the field is absent."""
+    shown: Shown
     stream: bool
     include_usage: bool
     continuous_usage: bool
     include_obfuscation: bool
     seed: int
     user: str | None
-    tokens_as_ids: bool = False
-    """`logprobs` names tokens by their ids."""
 
     @property
     def most_tokens(self) -> int:

@@ -7,16 +7,17 @@ long text takes a while, so the caller moves it off the event loop where that ma
 import secrets
 from dataclasses import replace
 
-from afterword.completions.body import CompletionBody, StreamOptions
-from afterword.completions.fields import PromptItem
 from afterword.completions.infill import infill
 from afterword.completions.lacking import refuse_lacking
 from afterword.completions.prompts import PromptRules, begins_with_bos, check_ids, read_prompt, text_of_ids
 from afterword.completions.request import Completion, Prompt
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import UNKNOWN_CONTEXT, Capabilities
-from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.request import GenerationRequest
 from afterword.errors import ContextExceeded, InvalidRequest
+from afterword.fields.body import CompletionBody
+from afterword.fields.sampling import Sampling
+from afterword.fields.shapes import PromptItem, StreamOptions
 from afterword.models import ServedModel
 from afterword.tokens import Tokenizer
 
@@ -52,14 +53,11 @@ def resolve(body: CompletionBody, served: ServedModel, server: ServerConfig) -> 
         generations=tuple(generations),
         n=body.n,
         best_of=best_of,
-        echo=body.echo,
-        logprobs=body.logprobs,
-        prompt_logprobs=body.prompt_logprobs,
+        shown=body.shown,
         stream=body.stream,
         include_usage=options.include_usage,
         continuous_usage=options.continuous_usage_stats,
         include_obfuscation=options.include_obfuscation,
-        tokens_as_ids=body.return_tokens_as_token_ids,
         seed=seed,
         user=body.user,
     )
@@ -95,7 +93,7 @@ def _check_size(n_candidates: int, server: ServerConfig) -> None:
 
 def _check_logprobs(body: CompletionBody, served: ServedModel, server: ServerConfig) -> None:
     most = min(server.max_logprobs, served.engine.capabilities.max_logprobs)
-    for param, given in (("logprobs", body.logprobs), ("prompt_logprobs", body.prompt_logprobs)):
+    for param, given in (("logprobs", body.shown.logprobs), ("prompt_logprobs", body.shown.prompt_logprobs)):
         if given is not None and given > most:
             raise InvalidRequest(
                 f"'{param}' must be at most {most} for this model, not {given}.",
@@ -108,7 +106,7 @@ def _check_suffix(body: CompletionBody) -> None:
     """With a suffix the tokens are not the prompt's own in their order, so nothing may list or cut them."""
     if body.suffix == "":
         return
-    if body.prompt_logprobs is not None or (body.echo and body.logprobs is not None):
+    if _prompt_logprobs(body) is not None:
         raise InvalidRequest("'suffix' cannot be combined with log-probabilities of the prompt.", param="suffix")
     if body.truncate_prompt_tokens != -1:
         raise InvalidRequest("'suffix' cannot be combined with 'truncate_prompt_tokens'.", param="suffix")
@@ -138,23 +136,15 @@ def _pattern(body: CompletionBody, tokenizer: Tokenizer, best_of: int, seed: int
         include_stop=body.include_stop_str_in_output,
         skip_special_tokens=body.skip_special_tokens,
         # Candidates are ranked by log-probability: the engine must count it even if the answer does not show it.
-        logprobs=0 if body.logprobs is None and best_of > body.n else body.logprobs,
+        logprobs=0 if body.shown.logprobs is None and best_of > body.n else body.shown.logprobs,
         prompt_logprobs=_prompt_logprobs(body),
     )
 
 
 def _sampling(body: CompletionBody, tokenizer: Tokenizer) -> Sampling:
-    check_ids((token for token, _ in body.logit_bias), tokenizer, "logit_bias")
-    return Sampling(
-        temperature=body.temperature,
-        top_p=body.top_p,
-        top_k=body.top_k if 0 < body.top_k < tokenizer.n_vocab else 0,
-        min_p=body.min_p,
-        frequency_penalty=body.frequency_penalty,
-        presence_penalty=body.presence_penalty,
-        repetition_penalty=body.repetition_penalty,
-        logit_bias=body.logit_bias,
-    )
+    check_ids((token for token, _ in body.sampling.logit_bias), tokenizer, "logit_bias")
+    keeps_all = not 0 < body.sampling.top_k < tokenizer.n_vocab
+    return replace(body.sampling, top_k=0) if keeps_all else body.sampling
 
 
 def _end_ids(body: CompletionBody, tokenizer: Tokenizer) -> frozenset[int]:
@@ -172,7 +162,7 @@ def _control_token(stop: str, tokenizer: Tokenizer) -> int | None:
 
 def _prompt_logprobs(body: CompletionBody) -> int | None:
     """The larger of what `echo` with `logprobs` and what the extension asks for; the assembler cuts each its own."""
-    asked = (body.logprobs if body.echo else None, body.prompt_logprobs)
+    asked = (body.shown.logprobs if body.shown.echo else None, body.shown.prompt_logprobs)
     return max((k for k in asked if k is not None), default=None)
 
 

@@ -1,12 +1,14 @@
 """`[[vendors]]`: other servers that run models for this one, and what each kind of them is known to honour."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, Strict, ValidationInfo, field_validator
 
 from afterword.config.table import Table, key
 from afterword.config.values import Allowed, HttpUrl, Seconds, Text, TextTable
+from afterword.fields.field import RequestField
+from afterword.fields.table import EXTENSIONS, FIELDS
 
 LOCAL = "local"
 """The vendor of models that run in this process."""
@@ -16,12 +18,8 @@ LONGEST_REST = 300
 
 UpstreamKind = Literal["openai", "llama-server", "vllm", "afterword"]
 
-Extension = Literal[
-    "top_k", "min_p", "repetition_penalty", "ignore_eos", "min_tokens", "stop_token_ids", "skip_special_tokens"
-]
-"""Fields beyond the documented API that an upstream may honour."""
 
-EXTENSIONS: tuple[Extension, ...] = get_args(Extension)
+Extension = Literal[EXTENSIONS]  # type: ignore[valid-type]  # made of the table of fields
 
 
 class Supports(Table):
@@ -46,6 +44,16 @@ class Supports(Table):
         (), "Those of the further fields that it honours."
     )
 
+    def honours(self, field: RequestField) -> bool:
+        """Whether it takes a field of a request for what it means."""
+        if field.vendors:
+            return field.name in self.extensions
+        return all(getattr(self, switch) for switch in field.supports)
+
+
+def _extensions_of(kind: UpstreamKind) -> tuple[str, ...]:
+    return tuple(field.name for field in FIELDS if kind in field.vendors)
+
 
 PRESETS: Mapping[UpstreamKind, Supports] = {
     "openai": Supports(),
@@ -56,9 +64,11 @@ PRESETS: Mapping[UpstreamKind, Supports] = {
         prompt_logprobs=False,
         zero_tokens=False,
         max_stops=64,
-        extensions=("top_k", "min_p", "repetition_penalty", "ignore_eos"),
+        extensions=_extensions_of("llama-server"),
     ),
-    "vllm": Supports(greedy_n=False, max_logprobs=20, include_stop=True, token_ids=True, extensions=EXTENSIONS),
+    "vllm": Supports(
+        greedy_n=False, max_logprobs=20, include_stop=True, token_ids=True, extensions=_extensions_of("vllm")
+    ),
     "afterword": Supports(max_logprobs=100, max_stops=64, include_stop=True, token_ids=True, extensions=EXTENSIONS),
 }
 """What each kind of server is known to honour."""

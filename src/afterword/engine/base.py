@@ -30,29 +30,9 @@ class Capabilities:
     exact_tokens: bool = True
     """The tokenizer is the model's own. If not, its ids mean nothing to the model and its counts are estimates."""
     lacks: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Features (`FEATURES`) that a request may not use with this model, each with the rest of the sentence
+    """Features (`fields/table.py`) that a request may not use with this model, each with the rest of the sentence
     "The model ... does not support it: " that says why or what to do."""
 
-
-FEATURES = (
-    "token_prompts",
-    "logprobs",
-    "prompt_logprobs",
-    "best_of",
-    "logit_bias",
-    "penalties",
-    "seed",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "ignore_eos",
-    "min_tokens",
-    "stop_token_ids",
-    "add_special_tokens",
-    "skip_special_tokens",
-    "truncate_prompt_tokens",
-)
-"""What an engine may lack."""
 
 UNKNOWN_CONTEXT = 0
 """`Capabilities.context` of a model whose context only the server behind it knows; that server checks it."""

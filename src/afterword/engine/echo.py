@@ -17,10 +17,11 @@ from afterword.engine.candidate import Candidate, new_candidates
 from afterword.engine.echo_model import EchoModel, likeliest, log_softmax
 from afterword.engine.events import Event, PromptDone, PromptScores
 from afterword.engine.mailbox import Mailbox, MailboxGeneration
-from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.random_stream import RandomStream
 from afterword.engine.sampling.sampler import Sampler, Workspace
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded
+from afterword.fields.sampling import Sampling
 from afterword.tokens import ByteTokenizer, Tokenizer
 
 _SCORED_AT_ONCE = 256

@@ -1,43 +1,8 @@
 """What an engine is asked to do: one prompt, some candidates, every decision already made."""
 
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
 
-GREEDY_BELOW: Final = 1e-5
-"""Temperatures under this are greedy (docs/rules.md#greedy): dividing by them would overflow."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How the next token is drawn from the logits. Every field is set; the neutral value is given.
-
-    Order of application: bias and penalties, temperature, min_p, top_k, top_p (docs/rules.md#sampling-order).
-    """
-
-    temperature: float = 1.0
-    """Divides the logits."""
-    top_p: float = 1.0
-    """Mass of the nucleus, 1.0 = all; 0 = the top token."""
-    top_k: int = 0
-    """Keep the k likeliest tokens, 0 = all."""
-    min_p: float = 0.0
-    """Keep tokens at least this fraction as likely as the likeliest, 0 = all."""
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
-    """Both count the tokens sampled for this candidate, not the prompt."""
-    repetition_penalty: float = 1.0
-    """Divides positive and multiplies negative logits of tokens in prompt or completion, 1.0 = off."""
-    logit_bias: tuple[tuple[int, float], ...] = ()
-    """(token id, -100..100) pairs with distinct ids; -100 bans, 100 forces."""
-
-    @property
-    def is_greedy(self) -> bool:
-        """Nothing is left to chance, whichever way that was said: the likeliest token, the lowest id on a tie."""
-        return self.temperature < GREEDY_BELOW or self.top_p <= 0 or self.top_k == 1 or self.min_p >= 1
-
-    def plain(self) -> "Sampling":
-        """The same; greedy said by temperature 0 alone, so that also who lacks the other ways can do it."""
-        return replace(self, temperature=0.0, top_p=1.0, top_k=0, min_p=0.0) if self.is_greedy else self
+from afterword.fields.sampling import Sampling
 
 
 @dataclass(frozen=True, slots=True)

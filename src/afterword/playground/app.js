@@ -23,26 +23,25 @@ import { Tree } from "./tree.js";
 import { TreeFile } from "./treefile.js";
 import { Writer } from "./writer.js";
 
-const DEFAULT_MAX_TOKENS = 16;
-
 class Page {
   #models = [];
   #endName = null;
   #isWriting = false;
 
-  constructor({ settings, fields, store, history }) {
+  constructor({ settings, form, store, history }) {
     this.settings = settings;
+    this.fields = form.fields;
     this.history = history;
     this.store = store;
     this.api = new Api(() => settings.get("key", ""));
     this.editor = new Editor(byId("text"), byId("mirror"), byId("sheet"));
     this.recorder = new Recorder(history);
-    this.parameters = new Parameters(fields, settings);
+    this.parameters = new Parameters(form, settings);
     this.presets = new Presets(this.parameters, settings);
     this.candidates = new Candidates(history);
     this.tree = new Tree(history);
     this.tokens = new TokenView(this.api);
-    this.code = new CodeView();
+    this.code = new CodeView(form.fields);
     this.writer = new Writer(this.api, history, () => this.draft());
     this.pointer = new Pointer(this.editor, () => this.#colours && !this.writer.busy);
     this.tabs = new Tabs(byId("tabs"), (panel) => this.#opened(panel));
@@ -290,7 +289,7 @@ class Page {
     const { text, model, params } = this.draft();
     const withBos = params.add_special_tokens ?? true;
     this.tokens.bias = params.logit_bias ?? {};
-    this.tokens.changed({ model, text, withBos, maxTokens: params.max_tokens ?? DEFAULT_MAX_TOKENS });
+    this.tokens.changed({ model, text, withBos, maxTokens: params.max_tokens ?? this.fields.max_tokens.default });
   }
 
   #showCode() {
@@ -344,12 +343,12 @@ const NO_MARKS = [];
 async function start() {
   const settings = new Settings();
   const folder = new URL(".", import.meta.url);
-  const [fields, store] = await Promise.all([
+  const [form, store] = await Promise.all([
     fetch(new URL("fields.json", folder)).then((answer) => answer.json()),
     TreeStore.open(),
   ]);
   const history = new History(await store.load(), settings.get("current", null));
-  const page = new Page({ settings, fields, store, history });
+  const page = new Page({ settings, form, store, history });
   if (!store.lasting) notice("This browser keeps nothing for this page: export the tree to save it.");
   await page.loadModels();
   document.documentElement.dataset.ready = "true";

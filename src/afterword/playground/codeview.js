@@ -11,10 +11,13 @@ const LANGUAGES = { curl, python, node };
 export class CodeView {
   #shown = byId("code-text");
   #copy = byId("code-copy");
+  #fields;
   #body = {};
   #hasKey = false;
 
-  constructor() {
+  /** `fields` is what the server says of each field. */
+  constructor(fields) {
+    this.#fields = fields;
     for (const choice of document.querySelectorAll("input[name=language]"))
       choice.addEventListener("change", () => this.#draw());
     this.#copy.addEventListener("click", () => copy(this.#shown.textContent, this.#copy));
@@ -30,6 +33,6 @@ export class CodeView {
   #draw() {
     const language = document.querySelector("input[name=language]:checked").value;
     const base = new URL("v1", document.baseURI).href;
-    this.#shown.textContent = LANGUAGES[language](this.#body, base, this.#hasKey);
+    this.#shown.textContent = LANGUAGES[language](this.#body, base, this.#hasKey, this.#fields);
   }
 }

@@ -4,19 +4,19 @@
 
 import { CONTROLS } from "./controls.js";
 import { byId, el } from "./dom.js";
-import { FIRST_PRESET, GROUPS, PRESETS, SET_BY_PAGE } from "./fields.js";
+import { FIRST_PRESET, PRESETS } from "./presets.js";
 
 export class Parameters extends EventTarget {
   #settings;
   #rows = new Map();
   #values;
 
-  /** `fields` is what the server says of each field. Fires `change` when a value does. */
-  constructor(fields, settings) {
+  /** `groups` and `fields` are what the server says of the form and of each field. Fires `change` when a value does. */
+  constructor({ groups, fields }, settings) {
     super();
     this.#settings = settings;
     this.#values = settings.get("params", PRESETS[FIRST_PRESET]);
-    byId("parameters").append(...GROUPS.map((group) => this.#group(group, fields)), setByPage(fields));
+    byId("parameters").append(...groups.map((group) => this.#group(group, fields)), setByPage(fields));
     this.#show();
   }
 
@@ -62,16 +62,14 @@ export class Parameters extends EventTarget {
     }
   }
 
-  #group({ title, fields: kinds }, fields) {
-    const rows = Object.entries(kinds)
-      .filter(([name]) => fields[name] !== undefined)
-      .map(([name, kind]) => this.#row(name, kind, fields[name]));
+  #group({ title, fields: names }, fields) {
+    const rows = names.map((name) => this.#row(name, fields[name]));
     return el("details", { open: true, class: "group" }, el("summary", {}, title), ...rows);
   }
 
-  #row(name, kind, field) {
+  #row(name, field) {
     const id = `field-${name}`;
-    const control = CONTROLS[kind](id, field, (value) => this.#changed(name, value));
+    const control = CONTROLS[field.control](id, field, (value) => this.#changed(name, value));
     const reset = el(
       "button",
       {
@@ -86,7 +84,7 @@ export class Parameters extends EventTarget {
     control.input.setAttribute("aria-describedby", `${id}-about ${id}-complaint`);
     const row = el(
       "div",
-      { class: `field ${kind}` },
+      { class: `field ${field.control}` },
       el("label", { for: id }, name),
       reset,
       control.element,
@@ -135,14 +133,14 @@ function about({ description, minimum, maximum, exclusiveMinimum, default: other
 }
 
 function setByPage(fields) {
-  const rows = Object.entries(SET_BY_PAGE)
-    .filter(([name]) => fields[name] !== undefined)
-    .map(([name, how]) =>
+  const rows = Object.entries(fields)
+    .filter(([, field]) => field.by_page !== undefined)
+    .map(([name, { description, by_page }]) =>
       el(
         "div",
         { class: "field plain" },
         el("span", { class: "name" }, name),
-        el("p", { class: "about" }, `${fields[name].description} ${how}`),
+        el("p", { class: "about" }, `${description} ${by_page}`),
       ),
     );
   return el("details", { class: "group" }, el("summary", {}, "Set by the page"), ...rows);

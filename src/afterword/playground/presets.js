@@ -3,7 +3,17 @@
  */
 
 import { byId, el } from "./dom.js";
-import { PRESETS } from "./fields.js";
+
+/** Presets that come along. */
+export const PRESETS = {
+  "The page’s own": { max_tokens: 64 },
+  "The API’s defaults": {},
+  "Most likely text": { max_tokens: 64, temperature: 0 },
+  "Four candidates": { max_tokens: 40, n: 4 },
+  Calm: { max_tokens: 64, temperature: 0.7, top_p: 0.9 },
+};
+
+export const FIRST_PRESET = "The page’s own";
 
 export class Presets {
   #parameters;

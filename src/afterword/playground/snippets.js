@@ -2,28 +2,6 @@
  * A request as code to copy: curl, Python, Node. Pure. The key is not written out: code reads it from the environment.
  */
 
-/** Fields the official clients have arguments for; the others travel in their ways for more. */
-const DOCUMENTED = new Set([
-  "model",
-  "prompt",
-  "best_of",
-  "echo",
-  "frequency_penalty",
-  "logit_bias",
-  "logprobs",
-  "max_tokens",
-  "n",
-  "presence_penalty",
-  "seed",
-  "stop",
-  "stream",
-  "stream_options",
-  "suffix",
-  "temperature",
-  "top_p",
-  "user",
-]);
-
 const KEY = "AFTERWORD_API_KEY";
 
 /** `base` is the address in front of `/completions`; `hasKey` says whether calls need a key. */
@@ -37,10 +15,10 @@ export function curl(body, base, hasKey) {
   return lines.join(" \\\n");
 }
 
-export function python(body, base, hasKey) {
-  const fields = Object.entries(body);
-  const own = fields.filter(([name]) => DOCUMENTED.has(name));
-  const more = fields.filter(([name]) => !DOCUMENTED.has(name));
+/** `fields` is what the server says of each field: the client has arguments for those that are documented. */
+export function python(body, base, hasKey, fields) {
+  const own = Object.entries(body).filter(([name]) => fields[name]?.documented);
+  const more = Object.entries(body).filter(([name]) => !fields[name]?.documented);
   const lines = own.map(([name, value]) => `    ${name}=${pythonLiteral(value)},`);
   if (more.length > 0) lines.push(`    extra_body=${pythonLiteral(Object.fromEntries(more))},`);
   const key = hasKey ? `os.environ["${KEY}"]` : '"unused"';

@@ -13,11 +13,12 @@ from afterword.engine.llama.commit import Message
 from afterword.engine.llama.kv import Demand, KVSlots
 from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.sequence import Group, Sequence
-from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.engine.sampling.random_stream import RandomStream
 from afterword.engine.sampling.sampler import Sampler, Workspace
 from afterword.errors import AfterwordError
+from afterword.fields.sampling import Sampling
 from afterword.tokens import ByteTokenizer
 
 WARM = Sampling(temperature=1.0)

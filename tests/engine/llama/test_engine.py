@@ -21,10 +21,11 @@ from afterword.engine.llama.runner import Computed
 from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.sequence import Group, Span
 from afterword.engine.llama.sequence import Sequence as Candidate
-from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.errors import EngineFailed, Overloaded
+from afterword.fields.sampling import Sampling
 from afterword.tokens import ByteTokenizer
 
 N_VOCAB = ByteTokenizer().n_vocab

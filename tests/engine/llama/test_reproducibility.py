@@ -20,7 +20,8 @@ from afterword.api.app import create_app
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine
 from afterword.engine.llama.engine import LlamaEngine
-from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.request import GenerationRequest
+from afterword.fields.sampling import Sampling
 from afterword.models import Registry, ServedModel
 
 LENGTHS = (1, 2, 3, 9, 17, 40, 63, 64, 65, 90, 127, 128, 150, 192, 230, 255, 256, 257, 350, 400)

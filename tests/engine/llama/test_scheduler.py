@@ -8,9 +8,10 @@ from tests.engine.llama.fake_runner import ALONE, COMPANY, N_VOCAB
 
 from afterword.engine.events import Finished, PromptDone
 from afterword.engine.llama.sequence import Group
-from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.errors import AfterwordError
+from afterword.fields.sampling import Sampling
 
 BAN_ALL = Sampling(logit_bias=tuple((token, -100.0) for token in range(N_VOCAB)))
 LAST_ARRIVAL = 25

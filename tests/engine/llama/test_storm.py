@@ -15,7 +15,7 @@ from tests.models.tiny import Tiny
 from afterword.engine.base import Engine
 from afterword.engine.llama.engine import LlamaEngine
 from afterword.engine.llama.sequence import Sequence
-from afterword.engine.request import Sampling
+from afterword.fields.sampling import Sampling
 
 N_CLIENTS = 300
 

@@ -3,8 +3,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from afterword.engine.request import Sampling
 from afterword.engine.sampling.adjustment import Adjustment
+from afterword.fields.sampling import Sampling
 
 INF = float("inf")
 

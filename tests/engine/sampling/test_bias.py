@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 from tests.fakes import generation_request
 
-from afterword.engine.request import Sampling
 from afterword.engine.sampling.bias import EveryTokenBanned, TokenBias, check_tokens_are_left, token_bias
+from afterword.fields.sampling import Sampling
 
 
 @pytest.mark.parametrize(

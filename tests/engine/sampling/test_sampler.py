@@ -8,10 +8,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from afterword.engine.request import Sampling
 from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.engine.sampling.random_stream import RandomStream
 from afterword.engine.sampling.sampler import Sampler, Workspace
+from afterword.fields.sampling import Sampling
 
 INF = float("inf")
 LN2 = math.log(2.0)

@@ -8,9 +8,10 @@ from tests.engine.upstream.opening import vendor
 from tests.fakes import generation_request
 
 from afterword.config.vendor import PRESETS, UpstreamKind
-from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.request import GenerationRequest
 from afterword.engine.upstream.asking import Ask, Target, plan
 from afterword.engine.upstream.learned import LearnedTokenizer
+from afterword.fields.sampling import Sampling
 from afterword.tokens import ByteTokenizer
 
 END = ByteTokenizer.END

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes import generation_request
 
-from afterword.engine.request import Sampling
 from afterword.engine.sampling.bias import TokenBias
 from afterword.engine.vllm.plan import Limits, Plan, plan_of, seed_of
 from afterword.errors import InvalidRequest
+from afterword.fields.sampling import Sampling
 
 LIMITS = Limits(n_vocab=10, max_listed=None, max_end_ids=None)
 

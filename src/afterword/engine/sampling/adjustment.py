@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from afterword.engine.request import Sampling
 from afterword.engine.sampling.bias import token_bias
+from afterword.fields.sampling import Sampling
 
 _EXTREME = 1e20
 """Repetition penalties above this or below its inverse count as these."""

@@ -11,10 +11,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from afterword.engine.request import Sampling
 from afterword.engine.sampling.adjustment import Adjustment
 from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.engine.sampling.largest import in_order, largest
+from afterword.fields.sampling import Sampling
 
 _BLOCK = 64
 

@@ -11,6 +11,7 @@ from afterword.config.vendor import VendorConfig
 from afterword.engine.request import GenerationRequest
 from afterword.engine.upstream.learned import text_of
 from afterword.engine.upstream.seeds import derived_seed, seed_of_32_bits
+from afterword.fields.sampling import SAMPLING_FIELDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +103,17 @@ def _logprobs(request: GenerationRequest, target: Target, scores: int | None) ->
 
 
 def _sampling(request: GenerationRequest, target: Target) -> dict[str, Any]:
-    sampling = request.sampling.plain()
-    supports = target.vendor.supports
-    body: dict[str, Any] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
-    if supports.penalties:
-        body["frequency_penalty"] = sampling.frequency_penalty
-        body["presence_penalty"] = sampling.presence_penalty
-    if sampling.logit_bias:
-        body["logit_bias"] = {str(token): _number(bias) for token, bias in sampling.logit_bias}
-    extensions = {
-        "top_k": sampling.top_k,
-        "min_p": sampling.min_p,
-        "repetition_penalty": sampling.repetition_penalty,
+    sampling, kind = request.sampling.plain(), target.vendor.kind
+    body: dict[str, Any] = {
+        field.called.get(kind, field.name): getattr(sampling, field.name)
+        for field in SAMPLING_FIELDS
+        if target.vendor.supports.honours(field)
     }
-    body |= {name: value for name, value in extensions.items() if name in supports.extensions}
-    if target.vendor.kind == "llama-server":
+    biases = body.pop("logit_bias", ())
+    if biases:
+        body["logit_bias"] = {str(token): _number(bias) for token, bias in biases}
+    if kind == "llama-server":
         # Its penalties look back at 64 tokens unless told how far, and it keeps room for as many as it is told.
-        body["repeat_penalty"] = body.pop("repetition_penalty", 1.0)
         body["repeat_last_n"] = len(request.prompt) + request.max_tokens
     return body
 

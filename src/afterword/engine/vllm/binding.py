@@ -25,7 +25,7 @@ import vllm
 from afterword.engine.vllm.core import NewToken, Step
 from afterword.engine.vllm.facts import ModelFacts
 from afterword.engine.vllm.hub import token_ids, tokenizer_facts
-from afterword.engine.vllm.plan import Plan
+from afterword.engine.vllm.plan import Plan, sampling_arguments
 from afterword.engine.vllm.scores import prompt_scores, sampled
 from afterword.errors import ConfigurationError, EngineFailed, InvalidRequest
 from vllm import SamplingParams
@@ -144,13 +144,7 @@ def _params(plan: Plan) -> SamplingParams:
         # What ends a text is in the plan; vLLM's own idea of it must not come on top.
         ignore_eos=True,
         stop_token_ids=sorted(plan.end_ids),
-        temperature=plan.sampling.temperature,
-        top_p=plan.sampling.top_p,
-        top_k=plan.sampling.top_k,
-        min_p=plan.sampling.min_p,
-        frequency_penalty=plan.sampling.frequency_penalty,
-        presence_penalty=plan.sampling.presence_penalty,
-        repetition_penalty=plan.sampling.repetition_penalty,
+        **sampling_arguments(plan.sampling),
         logit_bias=dict(plan.bias.added) or None,
         allowed_token_ids=list(plan.bias.forced) or None,
         seed=plan.seed,

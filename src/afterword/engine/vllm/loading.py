@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from afterword.engine.base import Capabilities
 from afterword.engine.identity import Notebook, file_hash, fingerprint
-from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.request import GenerationRequest
 from afterword.engine.vllm.core import Core
 from afterword.engine.vllm.engine import VllmEngine
 from afterword.engine.vllm.facts import ModelFacts
-from afterword.engine.vllm.plan import Limits, plan_of
+from afterword.engine.vllm.plan import Limits, missing_features, plan_of
 from afterword.errors import ConfigurationError
+from afterword.fields.sampling import Sampling
 
 if TYPE_CHECKING:
     from afterword.engine.vllm.binding import VllmCore
@@ -125,6 +126,7 @@ def engine_over(core: LoadedCore, settings: VllmSettings, cache_dir: Path) -> Vl
             reproducible=False,
             prefix_cache=facts.prefix_cache,
             n_streams=facts.n_streams,
+            lacks=missing_features(),
         ),
         _fingerprint(facts, settings, cache_dir),
         limits_of(facts),

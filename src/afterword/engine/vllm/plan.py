@@ -6,13 +6,18 @@ Owns every difference between the two vocabularies that can be bridged. Must not
 
 import hashlib
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from afterword.engine.request import GenerationRequest, Sampling
+from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.adjustment import finite_penalty
 from afterword.engine.sampling.bias import TokenBias, check_tokens_are_left, token_bias
 from afterword.errors import InvalidRequest
+from afterword.fields.field import RequestField
+from afterword.fields.sampling import SAMPLING_FIELDS, Sampling
+
+VLLM = "vllm"
+"""What the table of fields calls it."""
 
 _PURPOSE = b"vllm seed"
 """Keeps these seeds apart from any other use of the same key; a part of what seeds mean, so never change it."""
@@ -74,6 +79,24 @@ def seed_of(seed: int, prompt_index: int, candidate: int) -> int:
     key = struct.pack("<qqq", seed, prompt_index, candidate)
     digest = hashlib.blake2b(digest_size=8, key=key, person=_PURPOSE).digest()
     return int.from_bytes(digest, "little") >> 1
+
+
+def sampling_arguments(sampling: Sampling) -> dict[str, float]:
+    """A plan's sampling by vLLM's own names."""
+    return {
+        field.called.get(VLLM, field.name): getattr(sampling, field.name)
+        for field in SAMPLING_FIELDS
+        if field.name != "logit_bias" and _knows(field)
+    }
+
+
+def missing_features(fields: Iterable[RequestField] = SAMPLING_FIELDS) -> dict[str, str]:
+    """What a request may ask of a sampler that vLLM has no name for, as in `Capabilities.lacks`."""
+    return {field.feature: "vLLM has nothing like it." for field in fields if field.feature and not _knows(field)}
+
+
+def _knows(field: RequestField) -> bool:
+    return field.documented or VLLM in field.vendors
 
 
 def _within_ranges(sampling: Sampling, limits: Limits) -> Sampling:

@@ -1,14 +1,24 @@
-"""The fields of a request that take more than one shape, each as a pydantic type that leaves only one.
+"""The types of fields that are more than a number or a switch, each as a pydantic type that leaves one shape.
 
 Owns what counts as a prompt, a stop and a logit bias before any model is known. Ids are checked against a vocabulary
-in `resolve.py`.
+in `completions/resolve.py`.
 """
 
 import re
 from typing import Annotated, cast
 
-from pydantic import AfterValidator, PlainValidator, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
+
+from afterword.fields.field import Control
 
 MAX_STOPS = 64
 """Most stops in one request; the documented 4 are asked for by strict servers only (docs/rules.md#stop)."""
@@ -133,7 +143,7 @@ _STRINGS = {"type": "array", "items": {"type": "string"}}
 _TOKENS = {"type": "array", "items": {"type": "integer", "minimum": 0}}
 _BIASES = {"type": "number", "minimum": -MAX_LOGIT_BIAS, "maximum": MAX_LOGIT_BIAS}
 
-Text = Annotated[str, AfterValidator(_whole)]
+Text = Annotated[str, AfterValidator(_whole), Control("text")]
 
 Prompts = Annotated[
     tuple[PromptItem, ...],
@@ -145,10 +155,34 @@ Stops = Annotated[
     tuple[str, ...],
     PlainValidator(_stops),
     WithJsonSchema({"anyOf": [{"type": "string"}, {**_STRINGS, "maxItems": MAX_STOPS}]}),
+    Control("texts"),
 ]
+
+TokenIds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False), Control("numbers")]
 
 LogitBias = Annotated[
     tuple[tuple[int, float], ...],
     PlainValidator(_logit_bias),
     WithJsonSchema({"type": "object", "additionalProperties": _BIASES}),
+    Control("bias"),
 ]
+
+RULES = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False)
+
+
+def without_nulls(data: object) -> object:
+    """`null` means "not given" for every field (docs/rules.md#null)."""
+    return {k: v for k, v in data.items() if v is not None} if isinstance(data, dict) else data
+
+
+class StreamOptions(BaseModel):
+    """How a stream is written (docs/rules.md#stream-options)."""
+
+    model_config = RULES
+    _nulls = model_validator(mode="before")(without_nulls)
+
+    include_usage: bool = Field(default=False, description="One more chunk before the end holds the token counts.")
+    include_obfuscation: bool = Field(
+        default=True, description="Pad each event so that its size does not tell the token."
+    )
+    continuous_usage_stats: bool = Field(default=False, description="Running token counts in every chunk.")

@@ -1,0 +1,32 @@
+"""What an answer shows beside the sampled text: fields that no engine need understand."""
+
+from dataclasses import dataclass
+
+from afterword.fields.field import documented, extension
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """As the client wrote it; the answer's whole shape but for how it is sent."""
+
+    echo: bool = documented(False, "Put the prompt in front of the text.", "On when the text is scored.", kind="answer")
+    logprobs: int | None = documented(
+        None,
+        "Log-probabilities of the sampled and the k likeliest tokens.",
+        "Probabilities",
+        kind="answer",
+        ge=0,
+        supports=("logprobs",),
+    )
+    prompt_logprobs: int | None = extension(
+        None,
+        "Log-probabilities of the prompt, beside the choice.",
+        "Not needed: scoring uses echo.",
+        kind="answer",
+        ge=0,
+        needs_ids=True,
+        supports=("logprobs", "prompt_logprobs"),
+    )
+    return_tokens_as_token_ids: bool = extension(
+        False, "Log-probabilities name each token `token_id:N`.", "Off: the page shows text.", kind="answer"
+    )

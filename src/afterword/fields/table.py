@@ -1,0 +1,46 @@
+"""Every field of a completion request, and what follows from all of them together."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from afterword.fields.body import CompletionBody
+from afterword.fields.field import RequestField, fields_of
+from afterword.fields.sampling import SAMPLING_FIELDS, Sampling
+from afterword.fields.shown import Shown
+
+_SHOWN_FIELDS, _BODY_FIELDS = fields_of(Shown), fields_of(CompletionBody)
+
+
+def _place_in_the_reference(field: RequestField) -> tuple[bool, bool, str]:
+    """Model and prompt, what the hosted API documents by name, then the extensions as they were declared."""
+    return (not field.documented, field.name not in ("model", "prompt"), field.name if field.documented else "")
+
+
+DECLARED = (*SAMPLING_FIELDS, *_BODY_FIELDS, *_SHOWN_FIELDS)
+"""In the order of the playground's form."""
+
+FIELDS = tuple(sorted(DECLARED, key=_place_in_the_reference))
+"""In the order of the public reference, then the extensions."""
+
+FEATURES = tuple(dict.fromkeys(field.feature for field in FIELDS if field.feature is not None))
+"""What an engine may lack."""
+
+EXTENSIONS = tuple(field.name for field in FIELDS if field.vendors)
+"""Fields beyond the documented API that a vendor may honour."""
+
+
+def body_of(values: Mapping[str, Any]) -> CompletionBody:
+    """A body of the values of all fields by name."""
+
+    def those(fields: tuple[RequestField, ...]) -> dict[str, Any]:
+        return {field.name: values[field.name] for field in fields}
+
+    return CompletionBody(
+        sampling=Sampling(**those(SAMPLING_FIELDS)), shown=Shown(**those(_SHOWN_FIELDS)), **those(_BODY_FIELDS)
+    )
+
+
+def values_of(body: CompletionBody) -> dict[str, Any]:
+    """The values of all fields by name."""
+    holders = ((body.sampling, SAMPLING_FIELDS), (body.shown, _SHOWN_FIELDS), (body, _BODY_FIELDS))
+    return {field.name: getattr(holder, field.name) for holder, fields in holders for field in fields}
