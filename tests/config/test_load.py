@@ -1,5 +1,6 @@
 """The configuration: which source wins, what is refused and in which words."""
 
+import pickle
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -347,6 +348,12 @@ def test_a_secret_stays_out_of_what_is_shown_of_the_configuration(tmp_path: Path
 @pytest.mark.parametrize("value", ["9" * 5000, "[" * 5000, "0x" + "f" * 5000], ids=["decimal", "nested", "hexadecimal"])
 def test_what_python_cannot_read_or_write_is_refused_in_a_sentence_too(tmp_path: Path, value: str) -> None:
     assert refusal(tmp_path, f"[server]\nport = {value}").endswith(".")
+
+
+def test_a_configuration_crosses_to_other_processes(tmp_path: Path) -> None:
+    vendor = "[[vendors]]\nname = 'there'\nurl = 'http://there'\nheaders = {a = 'b'}\n"
+    config = load(tmp_path, MODELS + vendor, memory="8GB", content_filter="policy:judge")
+    assert pickle.loads(pickle.dumps(config)) == config
 
 
 def test_a_long_value_is_repeated_in_part(tmp_path: Path) -> None:
