@@ -113,7 +113,7 @@ async def test_without_an_old_answer_there_is_no_telling(source: Source, answers
 async def test_a_slow_database_is_not_waited_for_where_an_old_answer_holds(
     source: Source, answers: Recall[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recall, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(recall, "REFRESH_SECONDS", 0.01)
     await answers.of("a")
     source.answers = {}
     source.open.clear()

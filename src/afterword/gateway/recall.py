@@ -15,7 +15,7 @@ from afterword.gateway.database import DatabaseDown
 FRESH_SECONDS = 1.0
 """How long an answer is taken for current."""
 
-PATIENCE_SECONDS = 0.5
+REFRESH_SECONDS = 0.5
 """How long a request waits for a current answer while there is an old one."""
 
 STALE_SECONDS = 300.0
@@ -67,7 +67,7 @@ class Recall(Generic[T]):
             return self._make_do(old)
         pending = self._pending[name] if name in self._pending else self._begin(name)
         try:
-            async with asyncio.timeout(None if old is None else PATIENCE_SECONDS):
+            async with asyncio.timeout(None if old is None else REFRESH_SECONDS):
                 # Shielded, because others may be waiting for the same answer.
                 return await asyncio.shield(pending)
         except (TimeoutError, DatabaseDown):

@@ -21,7 +21,7 @@ REACH = 1000
 STEP = 250
 """Characters that are added to the text before it is searched."""
 
-PATIENCE = 0.1
+SEARCH_SECONDS = 0.1
 """Seconds of computing that one search may take. An ordinary one takes microseconds."""
 
 FLAGS = {"i": regex.IGNORECASE, "m": regex.MULTILINE, "s": regex.DOTALL, "x": regex.VERBOSE}
@@ -167,16 +167,16 @@ def _first(pattern: Pattern, text: str, place: int) -> int | None:
 
 
 def _patiently(search: Callable[[float], regex.Match[str] | None]) -> regex.Match[str] | None:
-    """What `search` finds within `PATIENCE`; it is given the seconds that it may take.
+    """What `search` finds within `SEARCH_SECONDS`; it is given the seconds that it may take.
 
     Raises `TimeoutError`. The package counts the time of all threads of the process, so a search that runs beside a
     model may be out of time before it has begun; then it gets more.
     """
-    started, seconds = time.thread_time(), PATIENCE
+    started, seconds = time.thread_time(), SEARCH_SECONDS
     while True:
         try:
             return search(seconds)
         except TimeoutError:
-            if time.thread_time() - started >= PATIENCE:
+            if time.thread_time() - started >= SEARCH_SECONDS:
                 raise
         seconds *= 2

@@ -42,7 +42,7 @@ CALLS = ((1, PROMPT), (1, 1), (N_SLOTS, 1))
 
 ROUNDS = 6
 
-PATIENCE = 3.0
+TIMING_SECONDS = 3.0
 """Seconds after which no further round is begun: on a machine that is busy every call takes long."""
 
 CHECKED = 32
@@ -198,7 +198,7 @@ def _faster(original: LlamaModel, copy: LlamaModel, layout: Copied, n_threads: i
         for name, context in contexts.items():
             times = [_run(context, n_slots, n_tokens) for n_slots, n_tokens in CALLS]
             best[name] = np.minimum(best[name], times)
-        if time.monotonic() - started > PATIENCE:
+        if time.monotonic() - started > TIMING_SECONDS:
             break
     for context in contexts.values():
         context.close()
