@@ -1,6 +1,6 @@
 """Applications over echo engines, and ways to reach them."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -99,6 +99,9 @@ class _Breaking:
 
     def end(self, index: int) -> None:
         self._inner.end(index)
+
+    def unread(self) -> Iterator[Event]:
+        return self._inner.unread()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         n_given = 0

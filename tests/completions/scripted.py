@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -93,6 +93,9 @@ class ScriptedGeneration:
 
     def end(self, index: int) -> None:
         self.ended.append(index)
+
+    def unread(self) -> Iterator[Event]:
+        return iter(())
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         for item in self.script:

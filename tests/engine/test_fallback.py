@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.api.served import BreakingEngine
 from tests.completions.scripted import CAPABILITIES, ScriptedEngine
-from tests.fakes import complete, generation_request
+from tests.fakes import complete, eventually, generation_request
 
 from afterword.engine.base import UNKNOWN_CONTEXT, Capabilities, Engine, EngineStats, Generation, UpstreamStats
 from afterword.engine.echo import EchoEngine
@@ -115,7 +115,7 @@ async def test_leaving_cancels_whoever_answers() -> None:
         async with engine.generate(REQUEST) as generation:
             await anext(aiter(generation))
             assert second.stats().running == 1
-        assert second.stats().running == 0
+        await eventually(lambda: second.stats().running == 0)
 
 
 def told(**changes: object) -> Capabilities:

@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from afterword.engine.events import Chunk, Event, Finished, PromptDone, SampledToken
-from afterword.engine.mailbox import Mailbox, MailboxGeneration, deliver, deliver_failure
+from afterword.engine.mailbox import Mailbox, MailboxGeneration, deliver
 from afterword.errors import EngineFailed
 
 DONE = PromptDone(0, None)
@@ -82,7 +82,7 @@ async def test_chunk_that_was_read_is_not_changed_by_later_ones() -> None:
 async def test_failure_is_raised_after_what_came_before() -> None:
     box = mailbox()
     box.post([DONE, Chunk(0, "a", (), 1)])
-    box.fail(EngineFailed("broken"))
+    box.post([EngineFailed("broken")])
     seen = [await anext(box), await anext(box)]
     assert seen == [DONE, Chunk(0, "a", (), 1)]
     with pytest.raises(EngineFailed, match="broken"):
@@ -93,7 +93,7 @@ async def test_failure_reaches_a_waiting_reader() -> None:
     box = mailbox()
     reader = asyncio.ensure_future(anext(box))
     await asyncio.sleep(0)
-    box.fail(EngineFailed("broken"))
+    box.post([EngineFailed("broken")])
     with pytest.raises(EngineFailed, match="broken"):
         await reader
 
@@ -101,14 +101,14 @@ async def test_failure_reaches_a_waiting_reader() -> None:
 async def test_failure_after_the_end_is_nobodys_business() -> None:
     box = mailbox()
     box.post([finished()])
-    box.fail(EngineFailed("broken"))
+    box.post([EngineFailed("broken")])
     assert await read(box) == [finished()]
 
 
 async def test_first_failure_stays() -> None:
     box = mailbox()
-    box.fail(EngineFailed("first"))
-    box.fail(EngineFailed("second"))
+    box.post([EngineFailed("first")])
+    box.post([EngineFailed("second")])
     with pytest.raises(EngineFailed, match="first"):
         await anext(box)
 
@@ -125,12 +125,11 @@ async def test_reader_that_was_cancelled_may_come_back() -> None:
 
 
 async def test_delivery_from_another_thread_reaches_all_mailboxes() -> None:
-    loop = asyncio.get_running_loop()
     first, second, failing = mailbox(), mailbox(), mailbox()
 
     def engine() -> None:
-        deliver(loop, [(first, [DONE, finished()]), (second, [finished()]), (failing, [DONE])])
-        deliver_failure(loop, [failing], EngineFailed("broken"))
+        broken = EngineFailed("broken")
+        deliver([(first, DONE), (second, finished()), (failing, DONE), (first, finished()), (failing, broken)])
 
     thread = threading.Thread(target=engine)
     thread.start()
@@ -142,12 +141,22 @@ async def test_delivery_from_another_thread_reaches_all_mailboxes() -> None:
     thread.join()
 
 
+async def test_unread_events_are_taken_once_and_waited_for_never() -> None:
+    box = mailbox()
+    box.post([DONE, Chunk(0, "a", (), 1), Chunk(0, "b", (), 2)])
+    assert await anext(box) == DONE
+    assert list(box.unread()) == [Chunk(0, "ab", (), 2)]
+    assert list(box.unread()) == []
+    box.post([Chunk(0, "c", (), 3), finished(), EngineFailed("late")])
+    assert list(box.unread()) == [Chunk(0, "c", (), 3), finished()]
+    assert await read(box) == []
+
+
 def test_delivery_to_a_closed_loop_is_ignored() -> None:
     loop = asyncio.new_event_loop()
     box = Mailbox(loop, 1)
     loop.close()
-    deliver(loop, [(box, [finished()])])
-    deliver_failure(loop, [box], EngineFailed("broken"))
+    deliver([(box, finished()), (box, EngineFailed("broken"))])
     assert not box.is_complete
 
 
@@ -196,7 +205,7 @@ async def test_leaving_after_the_end_tells_nobody() -> None:
 async def test_leaving_after_a_failure_tells_nobody() -> None:
     box = mailbox()
     closing = Closing(box)
-    box.fail(EngineFailed("broken"))
+    box.post([EngineFailed("broken")])
     with pytest.raises(EngineFailed):
         async with closing.generation as generation:
             await anext(aiter(generation))

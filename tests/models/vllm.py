@@ -5,7 +5,7 @@ For tests marked `vllm`. `make test-vllm` exports the model and names its direct
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -69,6 +69,7 @@ class Lent:
         self._core = core
         self.loop: asyncio.AbstractEventLoop = core.loop
         self.facts = core.facts
+        self.on_end: Callable[[], None] = lambda: None
         self.n_closed = 0
 
     @property

@@ -1,7 +1,7 @@
 """An engine that runs as replicas elsewhere in the cluster, as the rest of the server sees it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextvars import Context
 from dataclasses import fields, replace
 from types import TracebackType
@@ -112,6 +112,10 @@ class RemoteGeneration:
     def end(self, index: int) -> None:
         """See `Generation.end`. Other calls do not reach the replica, so it goes on until no candidate is wanted."""
         self._ends.end(index)
+
+    def unread(self) -> Iterator[Event]:
+        """None: what waits in Ray is not at hand."""
+        return iter(())
 
     async def _events(self) -> AsyncIterator[Event]:
         async for batch in self._batches():

@@ -6,7 +6,6 @@ Knows neither what the events mean nor what becomes of them.
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from types import CoroutineType
 from typing import Protocol
 
 from afterword.completions.request import Completion
@@ -29,10 +28,7 @@ class Running(Protocol):
         ...
 
     def unread(self) -> Iterator[tuple[int, Event]]:
-        """What has come and nobody has read, as far as the engine keeps it at hand; waits for nothing.
-
-        Asked after the context was left, by who wants to know what was generated all the same.
-        """
+        """Take what has come and nobody has read; see `Generation.unread`."""
         ...
 
 
@@ -84,7 +80,7 @@ class _Single:
 
     def unread(self) -> Iterator[tuple[int, Event]]:
         """See `Running`."""
-        return ((0, event) for event in _at_hand(self._events))
+        return ((0, event) for event in self._generation.unread())
 
 
 class _Merged:
@@ -101,8 +97,7 @@ class _Merged:
         """Events that each prompt may still put into the queue."""
         self._n_open = len(generations)
         self._failure: Exception | None = None
-        self._events = [aiter(generation) for generation in generations]
-        self._tasks = [asyncio.create_task(self._forward(i, one)) for i, one in enumerate(self._events)]
+        self._tasks = [asyncio.create_task(self._forward(i, aiter(one))) for i, one in enumerate(generations)]
 
     def __aiter__(self) -> AsyncIterator[tuple[int, Event]]:
         return self
@@ -128,8 +123,8 @@ class _Merged:
             item = self._queue.get_nowait()
             if item is not None:
                 yield item
-        for prompt_index, events in enumerate(self._events):
-            yield from ((prompt_index, event) for event in _at_hand(events))
+        for prompt_index, generation in enumerate(self._generations):
+            yield from ((prompt_index, event) for event in generation.unread())
 
     async def aclose(self) -> None:
         """Stop forwarding."""
@@ -148,21 +143,3 @@ class _Merged:
         except Exception as error:
             self._failure = error
         self._queue.put_nowait(None)
-
-
-def _at_hand(events: AsyncIterator[Event]) -> Iterator[Event]:
-    """The events that reading gives without waiting: each read is begun, and broken off if it does not end at once.
-
-    None of an iterator that could not be broken off, such as a generator.
-    """
-    while isinstance(reading := events.__anext__(), CoroutineType):
-        try:
-            reading.send(None)
-        except StopIteration as done:
-            yield done.value
-        except Exception:
-            # The end, or a failure that whoever reads has no use for any more.
-            return
-        else:
-            reading.close()
-            return

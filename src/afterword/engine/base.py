@@ -1,9 +1,10 @@
 """The engine protocol: the one seam between the API's meaning and a model.
 
-Whatever implements it passes `tests/contract/`. Engines are created by `models.py` and owned by the application.
+Whatever implements it passes `tests/contract/`. `loading/` creates engines, on a cluster `cluster/http.py` does;
+`models.py` keeps them by name, and the application closes them.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
@@ -55,7 +56,7 @@ class UpstreamStats:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """A snapshot, published by the engine after each step and readable from any thread."""
+    """The figures of a moment. Where sequences are said to have ended, all that they did is counted."""
 
     state: str = "loading"
     """`loading`, `ready`, `unreachable` (no server behind it takes requests), `failed` or `closed`."""
@@ -82,15 +83,6 @@ class EngineStats:
     """The servers behind it, in the order in which they are asked."""
     fallbacks: int = 0
     """Prompts that were passed on to the next of several places."""
-
-
-WAIT_MEMORY = 0.9
-"""Weight of the past in the average waiting time."""
-
-
-def average_wait(average: float, waited: float) -> float:
-    """`EngineStats.queue_seconds` after one more sequence has waited so many seconds."""
-    return WAIT_MEMORY * average + (1 - WAIT_MEMORY) * waited
 
 
 class Generation(Protocol):
@@ -123,6 +115,13 @@ class Generation(Protocol):
         """
         ...
 
+    def unread(self) -> Iterator[Event]:
+        """Take the events that have come and were not read; waits for nothing.
+
+        After the context was left they say what was generated for a reader who did not wait for it.
+        """
+        ...
+
 
 class Engine(Protocol):
     """A loaded model. Methods are called from the event loop and never block it."""
@@ -150,7 +149,7 @@ class Engine(Protocol):
         ...
 
     def stats(self) -> EngineStats:
-        """The latest snapshot; any thread."""
+        """The figures of now; any thread."""
         ...
 
     async def aclose(self) -> None:

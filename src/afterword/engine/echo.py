@@ -7,20 +7,22 @@ event loop, one task a prompt.
 
 import asyncio
 import hashlib
-from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
 
-from afterword.engine.base import Capabilities, EngineStats, Generation, average_wait
+from afterword.engine.base import Capabilities, EngineStats, Generation
 from afterword.engine.candidate import Candidate, new_candidates
 from afterword.engine.echo_model import EchoModel, likeliest, log_softmax
 from afterword.engine.events import Event, PromptDone, PromptScores
 from afterword.engine.mailbox import Mailbox, MailboxGeneration
+from afterword.engine.readers import Counters, Readers
 from afterword.engine.request import GenerationRequest
+from afterword.engine.room import Room
 from afterword.engine.sampling.random_stream import RandomStream
 from afterword.engine.sampling.sampler import Sampler, Workspace
-from afterword.errors import EngineFailed, InvalidRequest, Overloaded
+from afterword.engine.tasks import Tasks
+from afterword.errors import EngineFailed
 from afterword.fields.sampling import Sampling
 from afterword.tokens import ByteTokenizer, Tokenizer
 
@@ -46,112 +48,42 @@ class EchoEngine:
         self.fingerprint = "fp_" + hashlib.blake2b(f"echo 1, context {context}".encode(), digest_size=5).hexdigest()
         self._model = EchoModel(self.tokenizer.n_vocab, first_control=ByteTokenizer.END)
         self._workspace = Workspace(self.tokenizer.n_vocab)
-        self._max_waiting = max_waiting
         self._token_delay = token_delay
-        self._waiting: deque[_Job] = deque()
-        self._running: dict[_Job, asyncio.Task[None]] = {}
-        self._closed = False
-        self._counts = _Counts()
+        self._readers = Readers(Room(n_streams, max_waiting), Counters())
+        self._tasks: Tasks[_Job] = Tasks(
+            self._readers,
+            work=self._complete,
+            post=Mailbox.post,
+            leave=lambda job: self._readers.leave(job.request.n_candidates),
+        )
 
     def generate(self, request: GenerationRequest) -> Generation:
         """See `Engine.generate`."""
-        if self._closed:
-            raise EngineFailed("The engine is closed.")
-        self.reserve(request.n_candidates)
-        loop = asyncio.get_running_loop()
-        job = _Job(request, Mailbox(loop, request.n_candidates), loop.time())
-        self._waiting.append(job)
-        self._admit()
-        return MailboxGeneration(job.mailbox, lambda: self._cancel(job), job.end)
+        job = _Job(request, self._readers.enter(request.n_candidates))
+        self._tasks.start(job)
+        return MailboxGeneration(job.mailbox, lambda: self._tasks.cancel(job), job.end)
 
     def reserve(self, n_sequences: int) -> None:
         """See `Engine.reserve`. Streams and waiting room are counted as one, so the order of prompts is no matter."""
-        n_taken = self._n_running + self._n_waiting
-        limit = self.capabilities.n_streams + self._max_waiting
-        if n_taken + n_sequences > limit:
-            raise Overloaded(
-                f"The engine holds {n_taken} sequences and has room for {limit}; {n_sequences} more do not fit.",
-                retry_after=1,
-            )
+        self._readers.room.reserve(n_sequences)
 
     def stats(self) -> EngineStats:
         """See `Engine.stats`."""
-        counts, n_running = self._counts, self._n_running
-        return EngineStats(
-            state="closed" if self._closed else "ready",
-            running=n_running,
-            waiting=self._n_waiting,
-            steps=counts.steps,
-            prompt_tokens=counts.prompt_tokens,
-            prefill_tokens=counts.prompt_tokens,
-            completion_tokens=counts.completion_tokens,
-            streams_free=max(0, self.capabilities.n_streams - n_running),
-            cancelled=counts.cancelled,
-            queue_seconds=counts.queue_seconds,
-        )
+        return self._readers.stats(self._readers.room.n_running)
 
     async def aclose(self) -> None:
         """See `Engine.aclose`. Whoever still reads gets `EngineFailed`."""
-        self._closed = True
-        tasks = list(self._running.values())
-        for job in [*self._running, *self._waiting]:
-            job.mailbox.fail(EngineFailed("The engine was closed before the completion was done."))
-        self._waiting.clear()
-        self._running.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    @property
-    def _n_running(self) -> int:
-        return sum(job.request.n_candidates for job in list(self._running))
-
-    @property
-    def _n_waiting(self) -> int:
-        return sum(job.request.n_candidates for job in list(self._waiting))
-
-    def _admit(self) -> None:
-        """Start waiting prompts, first come first served, as long as the first one fits."""
-        loop = asyncio.get_running_loop()
-        while self._waiting:
-            n_running = self._n_running
-            n_next = self._waiting[0].request.n_candidates
-            if n_running > 0 and n_running + n_next > self.capabilities.n_streams:
-                return
-            job = self._waiting.popleft()
-            self._counts.waited(loop.time() - job.queued_at)
-            self._running[job] = loop.create_task(self._run(job))
-
-    def _cancel(self, job: "_Job") -> None:
-        """Forget a job whose reader has left; no task can be trusted to do it, as one may never have started."""
-        self._counts.cancelled += job.n_unfinished
-        task = self._running.get(job)
-        if task is not None:
-            task.cancel()
-            self._leave(job)
-        elif job in self._waiting:
-            self._waiting.remove(job)
-
-    def _leave(self, job: "_Job") -> None:
-        if self._running.pop(job, None) is not None:
-            self._admit()
-
-    async def _run(self, job: "_Job") -> None:
-        try:
-            await self._complete(job)
-        except InvalidRequest as refusal:
-            job.mailbox.fail(refusal)
-        except Exception as error:  # whatever it is, the reader must hear of it and the others go on
-            failure = EngineFailed("The engine could not finish this completion.")
-            failure.__cause__ = error
-            job.mailbox.fail(failure)
-        finally:
-            self._leave(job)
+        self._readers.end("closed", EngineFailed("The engine is closed."))
+        await self._tasks.aclose()
 
     async def _complete(self, job: "_Job") -> None:
+        async with self._readers.room.turn(job.request.n_candidates):
+            await self._sample(job)
+
+    async def _sample(self, job: "_Job") -> None:
         request = job.request
         scores = await self._scores(request.prompt, request.prompt_logprobs)
-        self._counts.prompt_tokens += len(request.prompt)
+        self._readers.counters.add_prompt(len(request.prompt), n_cached=0)
         job.mailbox.post([PromptDone(0, scores)])
         candidates = job.candidates = new_candidates(request, self.tokenizer)
         if request.max_tokens == 0:
@@ -162,9 +94,9 @@ class EchoEngine:
             events: list[Event] = []
             for voice in voices:
                 events += voice.next_events()
-            self._counts.steps += 1
+            self._readers.counters.steps += 1
             # A voice that drew its end token has not got one more than before.
-            self._counts.completion_tokens += sum(voice.candidate.n_tokens > step for voice in voices)
+            self._readers.counters.completion_tokens += sum(voice.candidate.n_tokens > step for voice in voices)
             job.mailbox.post(events)
             if job.n_unfinished == 0:
                 return
@@ -191,12 +123,11 @@ class EchoEngine:
 class _Job:
     """One prompt from `generate` to its end."""
 
-    __slots__ = ("candidates", "mailbox", "queued_at", "request")
+    __slots__ = ("candidates", "mailbox", "request")
 
-    def __init__(self, request: GenerationRequest, mailbox: Mailbox, queued_at: float) -> None:
+    def __init__(self, request: GenerationRequest, mailbox: Mailbox) -> None:
         self.request = request
         self.mailbox = mailbox
-        self.queued_at = queued_at
         self.candidates: list[Candidate] = []
         """In order of their index; empty before the prompt is done."""
 
@@ -212,21 +143,6 @@ class _Job:
         candidate = self.candidates[index]
         if not candidate.finished:
             self.mailbox.post(candidate.end())
-
-
-class _Counts:
-    """The running totals of `EngineStats`."""
-
-    def __init__(self) -> None:
-        self.steps = 0
-        self.prompt_tokens = 0
-        self.completion_tokens = 0
-        self.cancelled = 0
-        self.queue_seconds = 0.0
-
-    def waited(self, seconds: float) -> None:
-        """Count one prompt's wait for its streams."""
-        self.queue_seconds = average_wait(self.queue_seconds, seconds)
 
 
 class _Voice:

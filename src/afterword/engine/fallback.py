@@ -4,7 +4,7 @@ Knows no kind of engine: whatever keeps the protocol can be a member, and takes 
 refusing at once. All members share a tokenizer.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -153,6 +153,10 @@ class _FallbackGeneration:
     def end(self, index: int) -> None:
         """See `Generation.end`."""
         self._generation.end(index)
+
+    def unread(self) -> Iterator[Event]:
+        """See `Generation.unread`."""
+        return self._generation.unread()
 
     async def _begin(self) -> None:
         """Enter the generation; a member may refuse as late as that."""

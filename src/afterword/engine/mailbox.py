@@ -1,12 +1,12 @@
 """From an engine's thread to the one reader of a prompt's events. Bounded memory however slow the reader is.
 
-Knows no engine: whoever posts keeps the order of `events.py`. Everything but `deliver` and `deliver_failure` runs on
-the event loop that the mailbox was made for.
+Knows no engine: whoever posts keeps the order of `events.py`. Everything but `deliver` and `call_on` runs on the event
+loop that the mailbox was made for.
 """
 
 from asyncio import AbstractEventLoop, Future
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Self
 
@@ -22,7 +22,8 @@ class Mailbox:
     """
 
     def __init__(self, loop: AbstractEventLoop, n_candidates: int) -> None:
-        self._loop = loop
+        self.loop = loop
+        """Where it is read."""
         self._n_unfinished = n_candidates
         """Candidates whose `Finished` has not been posted."""
         self._queue: deque[Event | _Backlog] = deque()
@@ -36,23 +37,27 @@ class Mailbox:
         """Nothing more will be posted: every candidate has finished, or the engine failed."""
         return self._n_unfinished == 0 or self._error is not None
 
-    def post(self, events: Iterable[Event]) -> None:
-        """Queue events and wake the reader."""
-        for event in events:
-            if isinstance(event, Chunk):
-                self._post_chunk(event)
-                continue
-            if isinstance(event, Finished):
-                self._backlogs.pop(event.index, None)
-                self._n_unfinished -= 1
-            self._queue.append(event)
+    def post(self, said: "Iterable[Said]") -> None:
+        """Queue events and wake the reader.
+
+        An error is raised at the reader after everything posted so far. The first one stays; none does after the end.
+        """
+        for each in said:
+            if isinstance(each, Chunk):
+                self._post_chunk(each)
+            elif isinstance(each, AfterwordError):
+                self._error = self._error if self.is_complete else each
+            else:
+                if isinstance(each, Finished):
+                    self._backlogs.pop(each.index, None)
+                    self._n_unfinished -= 1
+                self._queue.append(each)
         self._wake()
 
-    def fail(self, error: AfterwordError) -> None:
-        """Raise `error` at the reader, after everything posted so far. The first failure stays; none after the end."""
-        if not self.is_complete:
-            self._error = error
-            self._wake()
+    def unread(self) -> Iterator[Event]:
+        """Take the events that were posted and not read."""
+        while self._queue:
+            yield self._next()
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
@@ -64,6 +69,9 @@ class Mailbox:
             if self._n_unfinished == 0:
                 raise StopAsyncIteration
             await self._wait()
+        return self._next()
+
+    def _next(self) -> Event:
         entry = self._queue.popleft()
         if not isinstance(entry, _Backlog):
             return entry
@@ -88,7 +96,7 @@ class Mailbox:
 
     async def _wait(self) -> None:
         assert self._reader is None, "a mailbox has one reader"
-        self._reader = self._loop.create_future()
+        self._reader = self.loop.create_future()
         try:
             await self._reader
         finally:
@@ -118,34 +126,35 @@ class _Backlog:
         return Chunk(self.index, "".join(self._texts), (), self._last.n_tokens)
 
 
-def deliver(loop: AbstractEventLoop, batch: Sequence[tuple[Mailbox, Sequence[Event]]]) -> None:
-    """Post a step's events to all their mailboxes, waking the loop once. Any thread; a closed loop is ignored."""
-    if batch:
-        _call_on(loop, lambda: _post_all(batch))
+Said = Event | AfterwordError
+"""An event, or the error that ends a prompt."""
+
+Message = tuple[Mailbox, Said]
+"""For whom, and what."""
 
 
-def deliver_failure(loop: AbstractEventLoop, mailboxes: Sequence[Mailbox], error: AfterwordError) -> None:
-    """Fail all mailboxes, after what was delivered before. Any thread; a closed loop is ignored."""
-    _call_on(loop, lambda: _fail_all(mailboxes, error))
+def deliver(messages: Iterable[Message]) -> None:
+    """Post everything in its order, waking each loop once. Any thread; a closed loop is ignored."""
+    batches: dict[AbstractEventLoop, dict[Mailbox, list[Said]]] = {}
+    for mailbox, said in messages:
+        batches.setdefault(mailbox.loop, {}).setdefault(mailbox, []).append(said)
+    for loop, batch in batches.items():
+        call_on(loop, _post_all, batch)
 
 
-def _post_all(batch: Sequence[tuple[Mailbox, Sequence[Event]]]) -> None:
-    for mailbox, events in batch:
-        mailbox.post(events)
-
-
-def _fail_all(mailboxes: Sequence[Mailbox], error: AfterwordError) -> None:
-    for mailbox in mailboxes:
-        mailbox.fail(error)
-
-
-def _call_on(loop: AbstractEventLoop, action: Callable[[], None]) -> None:
+def call_on(loop: AbstractEventLoop, action: Callable[..., None], *arguments: object) -> None:
+    """Have a loop call `action`. Any thread; a closed loop is ignored."""
     try:
-        loop.call_soon_threadsafe(action)
+        loop.call_soon_threadsafe(action, *arguments)
     except RuntimeError:
         # The loop may close at any moment before the call; then nobody is left to read.
         if not loop.is_closed():
             raise
+
+
+def _post_all(batch: dict[Mailbox, list[Said]]) -> None:
+    for mailbox, said in batch.items():
+        mailbox.post(said)
 
 
 class MailboxGeneration:
@@ -177,3 +186,7 @@ class MailboxGeneration:
         """See `Generation.end`."""
         if not self._mailbox.is_complete:
             self._on_end(index)
+
+    def unread(self) -> Iterator[Event]:
+        """What the mailbox holds, see `Generation.unread`."""
+        return self._mailbox.unread()

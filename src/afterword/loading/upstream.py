@@ -11,12 +11,12 @@ from afterword.config.tree import EngineConfig
 from afterword.config.vendor import LOCAL, VendorConfig
 from afterword.engine.base import UNKNOWN_CONTEXT, Engine
 from afterword.engine.fallback import FallbackEngine, Member
+from afterword.engine.room import Room
 from afterword.engine.upstream.asking import Target
 from afterword.engine.upstream.capabilities import upstream_capabilities
 from afterword.engine.upstream.discovery import About, ask_about
 from afterword.engine.upstream.engine import UpstreamEngine, UpstreamModel
 from afterword.engine.upstream.learned import LearnedTokenizer
-from afterword.engine.upstream.room import Room
 from afterword.errors import ConfigurationError
 from afterword.gguf_header import read_header
 from afterword.loading.embedded import model_file

@@ -1,7 +1,8 @@
 """A scheduler without a model: requests in, what their readers were told out, everything checked after each step."""
 
+from asyncio import AbstractEventLoop
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from tests.engine.llama.fake_runner import N_VOCAB, FakeRunner
@@ -9,10 +10,10 @@ from tests.fakes import generation_request
 
 from afterword.engine.candidate import new_candidates
 from afterword.engine.events import Chunk, Event, Finished, PromptDone, SampledToken
-from afterword.engine.llama.commit import Message
 from afterword.engine.llama.kv import Demand, KVSlots
 from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.sequence import Group, Sequence
+from afterword.engine.mailbox import Mailbox, Message
 from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.engine.sampling.random_stream import RandomStream
@@ -72,10 +73,14 @@ class Desk:
         self.runner = FakeRunner(n_slots, capacity=capacity, can_cut=can_cut)
         self.scheduler = Scheduler(self.kv, self.runner, LogSoftmax(N_VOCAB))
         self._workspace = Workspace(N_VOCAB)
+        self._readings: dict[Mailbox, Reading] = {}
 
     def add(self, request: GenerationRequest) -> tuple[Group, Reading]:
         reading = Reading(request)
-        group = Group(request, reading, 0.0)
+        # Never read, so it needs no loop.
+        mailbox = Mailbox(cast("AbstractEventLoop", None), request.n_candidates)
+        self._readings[mailbox] = reading
+        group = Group(request, mailbox, 0.0)
         for candidate in new_candidates(request, ByteTokenizer()):
             stream = RandomStream(request.seed, request.prompt_index, candidate.index)
             sampler = Sampler(request.sampling, self._workspace, stream, end_ids=request.end_ids)
@@ -89,9 +94,8 @@ class Desk:
 
     def step(self) -> list[Message]:
         messages = self.scheduler.step()
-        for reader, message in messages:
-            assert isinstance(reader, Reading)
-            reader.told.append(message)
+        for mailbox, said in messages:
+            self._readings[mailbox].told.append(said)
         self.kv.check_invariants()
         self.runner.check_books(self.kv)
         held = [s.slot for s in self.scheduler.running]

@@ -69,7 +69,6 @@ class FakeRunner:
     cells: list[Cells] = field(init=False)
     calls: list[list[tuple[int, int, int]]] = field(default_factory=list)
     copies: list[tuple[int, int, int]] = field(default_factory=list)
-    n_rests: int = 0
 
     def __post_init__(self) -> None:
         self.cells = [Cells() for _ in range(self.n_slots)]
@@ -116,9 +115,6 @@ class FakeRunner:
         assert len(self.cells[a].tokens) >= n_a
         assert len(self.cells[b].tokens) >= n_b
         self.cells[a], self.cells[b] = self.cells[b], self.cells[a]
-
-    def rest(self) -> None:
-        self.n_rests += 1
 
     def check_books(self, kv: KVSlots) -> None:
         """Assert that the books say what the slots hold, and call exact what is: no less, no more.

@@ -8,6 +8,7 @@ from tests.fakes import eventually
 from tests.models.tiny import Tiny, write_tiny
 
 from afterword.engine.llama.binding import LlamaContext, LlamaModel
+from afterword.engine.llama.openmp import release_workers
 
 TEXT = list(range(40, 90))
 OTHER = list(range(150, 200))
@@ -140,11 +141,11 @@ def test_closing_twice_is_harmless(model: LlamaModel) -> None:
 async def test_rest_gives_up_the_threads_that_computing_took(model: LlamaModel) -> None:
     context = LlamaContext(model, n_slots=1, n_ctx_slot=512, n_batch=256, n_threads=2)
     # A team of its own: what earlier tests in this thread left is none of ours.
-    context.rest()
+    release_workers()
     before = tasks()
     decode(context, 0, 0, TEXT)
     (worker,) = tasks() - before
-    context.rest()
+    release_workers()
     # A thread that has ended and was waited for stays in /proc until the kernel has buried it.
     await eventually(lambda: worker not in tasks())
     context.close()

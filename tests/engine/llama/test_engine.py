@@ -15,7 +15,8 @@ from tests.fakes import Told, complete, eventually, generation_request, tell
 
 from afterword.engine.base import Capabilities
 from afterword.engine.events import Finished, PromptDone
-from afterword.engine.llama.engine import LlamaEngine
+from afterword.engine.llama import engine
+from afterword.engine.llama.engine import LlamaEngine, Loaded
 from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.runner import Computed
 from afterword.engine.llama.scheduler import Scheduler
@@ -24,7 +25,7 @@ from afterword.engine.llama.sequence import Sequence as Candidate
 from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.engine.sampling.logprobs import LogSoftmax
-from afterword.errors import EngineFailed, Overloaded
+from afterword.errors import AfterwordError, EngineFailed, InvalidRequest, Overloaded
 from afterword.fields.sampling import Sampling
 from afterword.tokens import ByteTokenizer
 
@@ -39,6 +40,7 @@ class GatedRunner:
 
     inner: FakeRunner
     fails_at: int | None = None
+    error: BaseException = field(default_factory=lambda: RuntimeError("llama_decode failed with code -3"))
     gate: threading.Event = field(default_factory=threading.Event)
     n_calls: int = 0
 
@@ -46,7 +48,7 @@ class GatedRunner:
         assert self.gate.wait(timeout=60)
         self.n_calls += 1
         if self.n_calls == self.fails_at:
-            raise RuntimeError("llama_decode failed with code -3")
+            raise self.error
         return self.inner.forward(spans)
 
     def copy(self, source: int, target: int, n: int) -> None:
@@ -57,9 +59,6 @@ class GatedRunner:
 
     def exchange(self, a: int, b: int, n_a: int, n_b: int) -> None:
         self.inner.exchange(a, b, n_a, n_b)
-
-    def rest(self) -> None:
-        self.inner.rest()
 
 
 class Bench:
@@ -75,13 +74,13 @@ class Bench:
                 context=2999, max_logprobs=100, reproducible=reproducible, prefix_cache=True, n_streams=n_streams
             ),
             "fp_0123456789",
-            self._make_scheduler,
+            self._loaded(),
             max_waiting=max_waiting,
         )
 
-    def _make_scheduler(self) -> tuple[Scheduler, KVSlots, Callable[[], None]]:
+    def _loaded(self) -> Loaded:
         kv = KVSlots(self.runner.inner.n_slots, 3000)
-        return Scheduler(kv, self.runner, LogSoftmax(N_VOCAB)), kv, self._free
+        return Loaded(Scheduler(kv, self.runner, LogSoftmax(N_VOCAB)), kv, self._free)
 
     def _free(self) -> None:
         self.freed_on.append(threading.current_thread().name)
@@ -112,11 +111,13 @@ async def test_events_come_in_order_from_the_first_to_the_last() -> None:
     assert isinstance(told.events[-1], Finished)
 
 
-async def test_engine_without_work_rests_and_says_so_once() -> None:
+async def test_engine_without_work_gives_up_its_workers_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_up_by: list[str] = []
+    monkeypatch.setattr(engine, "release_workers", lambda: given_up_by.append(threading.current_thread().name))
     async with opened() as bench:
-        await eventually(lambda: bench.runner.inner.n_rests == 1)
+        await eventually(lambda: given_up_by == ["afterword-engine"])
         await complete(bench.engine, ask())
-        await eventually(lambda: bench.runner.inner.n_rests == 2)
+        await eventually(lambda: given_up_by == ["afterword-engine"] * 2)
         assert bench.runner.n_calls > 1
 
 
@@ -167,6 +168,39 @@ async def test_failed_call_fails_every_reader_and_everybody_after(fails_at: int)
     assert (bench.engine.stats().running, bench.engine.stats().waiting) == (0, 0)
     assert bench.freed_on == ["afterword-engine"]
     assert bench.engine.stats().state == "failed"
+
+
+class Panic(BaseException):
+    """What a library of another language may raise: no `Exception`."""
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), Panic("a panic"), SystemExit(1), InvalidRequest("not for this reader")]
+)
+async def test_thread_that_dies_of_anything_leaves_nobody_waiting(error: BaseException) -> None:
+    async with opened(n_streams=2) as bench:
+        bench.runner.fails_at, bench.runner.error = 2, error
+        ends = await asyncio.gather(
+            *(complete(bench.engine, ask(book=number, max_tokens=50)) for number in range(4)), return_exceptions=True
+        )
+        assert all(isinstance(end, AfterwordError) for end in ends), ends
+        assert bench.engine.stats().state == "failed"
+        with pytest.raises(EngineFailed):
+            bench.engine.generate(ask())
+    assert bench.freed_on == ["afterword-engine"]
+
+
+async def test_thread_that_dies_even_of_telling_so_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    def out_of_memory(*_: object) -> AfterwordError:
+        raise MemoryError
+
+    monkeypatch.setattr(engine, "as_told", out_of_memory)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    async with opened() as bench:
+        bench.runner.fails_at = 1
+        with pytest.raises(EngineFailed):
+            await complete(bench.engine, ask())
+        assert bench.engine.stats().state == "failed"
 
 
 class LateRequest(GenerationRequest):

@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from afterword.config.vendor import PRESETS, Supports, UpstreamKind, VendorConfig
+from afterword.engine.room import Room
 from afterword.engine.upstream.asking import Target
 from afterword.engine.upstream.capabilities import upstream_capabilities
 from afterword.engine.upstream.discovery import ask_about
 from afterword.engine.upstream.engine import UpstreamEngine, UpstreamModel
 from afterword.engine.upstream.learned import LearnedTokenizer
-from afterword.engine.upstream.room import Room
 from afterword.tokens import Tokenizer
 
 

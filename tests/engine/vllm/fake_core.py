@@ -22,6 +22,7 @@ class FakeCore:
     ) -> None:
         """`n_missing`: tokens that never come. `stalls`: wait for `go` after a token. `error`: raised after one."""
         self.loop = asyncio.new_event_loop()
+        self.on_end: Callable[[], None] = lambda: None
         self.is_dead = False
         self.n_steps = 0
         self.asked: list[Plan] = []
@@ -35,7 +36,7 @@ class FakeCore:
         self._at_once = at_once
         self._n_missing = n_missing
         self._error = error
-        self._thread = threading.Thread(target=self.loop.run_forever)
+        self._thread = threading.Thread(target=self._serve)
         self._thread.start()
 
     async def sample(self, plan: Plan) -> AsyncGenerator[Step, None]:
@@ -59,11 +60,30 @@ class FakeCore:
         """Let everything that stalls go on. Any thread."""
         self.loop.call_soon_threadsafe(self._go.set)
 
+    def die(self, error: BaseException) -> None:
+        """End the loop as an error does that no task can hold. Any thread."""
+
+        def fail() -> None:
+            raise error
+
+        self.loop.call_soon_threadsafe(fail)
+
     def close(self) -> None:
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()
             self.loop.close()
+
+    def _serve(self) -> None:
+        try:
+            self.loop.run_forever()
+        except SystemExit:
+            self.is_dead = True
+        self.on_end()
+        for task in (tasks := asyncio.all_tasks(self.loop)):
+            task.cancel()
+        if tasks:
+            self.loop.run_until_complete(asyncio.wait(tasks))
 
     def _steps(self, plan: Plan) -> Iterator[tuple[NewToken, ...]]:
         n_tokens = plan.max_tokens - self._n_missing if self._error is None else 1

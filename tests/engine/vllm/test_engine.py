@@ -131,13 +131,26 @@ async def test_dead_core_takes_no_more_requests() -> None:
             engine.generate(generation_request(b"p"))
 
 
+async def test_core_whose_thread_dies_leaves_nobody_waiting() -> None:
+    core = FakeCore()
+    core.hold = lambda _: True
+    async with opened(core) as engine, engine.generate(generation_request(b"p")) as generation:
+        await eventually(lambda: core.n_open == 1)
+        core.die(SystemExit())
+        with pytest.raises(EngineFailed):
+            await anext(aiter(generation))
+        assert engine.stats().state == "failed"
+        with pytest.raises(EngineFailed):
+            engine.generate(generation_request(b"p"))
+
+
 async def test_waiting_room_counts_what_vllm_cannot_run_yet() -> None:
     core = FakeCore()
     core.hold = lambda _: True
     async with opened(core, n_streams=2, max_waiting=1) as engine:
         async with engine.generate(generation_request(b"p", n_candidates=3)):
             assert (engine.stats().running, engine.stats().waiting) == (2, 1)
-            with pytest.raises(Overloaded, match="limit of 2 running and 1 waiting"):
+            with pytest.raises(Overloaded, match="has room for 3"):
                 engine.generate(generation_request(b"p"))
         await eventually(lambda: engine.stats().running == 0)
         engine.reserve(3)

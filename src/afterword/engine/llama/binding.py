@@ -14,7 +14,6 @@ import llama_cpp.llama_cpp as c
 import numpy as np
 from numpy.typing import NDArray
 
-from afterword.engine.llama.openmp import release_workers
 from afterword.errors import ConfigurationError
 
 Integers = Sequence[int] | NDArray[np.signedinteger]
@@ -272,10 +271,6 @@ class LlamaContext:
             self._logits_view = np.ctypeslib.as_array(floats).reshape(n, self._n_vocab)
             self._logits_address = address
         return self._logits_view[:n]
-
-    def rest(self) -> None:
-        """Give up the threads that help the calling thread to compute; the next call gets them anew."""
-        release_workers()
 
     def length(self, slot: int) -> int:
         """Tokens a slot holds."""

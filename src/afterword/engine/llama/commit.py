@@ -1,31 +1,16 @@
 """What follows from a computed span: score rows, sampled tokens, events. Numbers only, no model. Engine thread only."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
-from afterword.engine.events import Event, PromptDone, PromptScores
+from afterword.engine.events import PromptDone, PromptScores
 from afterword.engine.llama.kv import KVSlots, ScoreRow, Slot
 from afterword.engine.llama.runner import Computed
-from afterword.engine.llama.sequence import Reader, Sequence
+from afterword.engine.llama.sequence import Sequence
+from afterword.engine.mailbox import Message
+from afterword.engine.readers import Counters
 from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.engine.sampling.logprobs import LogSoftmax
-from afterword.errors import AfterwordError
-
-Message = tuple[Reader, Event | AfterwordError]
-"""One event for one reader, or the error that ends its group."""
-
-
-@dataclass(slots=True)
-class Counters:
-    """What has been done since the start; see `EngineStats`."""
-
-    steps: int = 0
-    prompt_tokens: int = 0
-    prefill_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
 
 
 class Committer:

@@ -5,39 +5,39 @@ context or a sequence. Knows no HTTP.
 """
 
 import asyncio
-import math
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-import structlog
 
-from afterword.engine.base import Capabilities, EngineStats, Generation, average_wait
+from afterword.engine.base import Capabilities, EngineStats, Generation
 from afterword.engine.candidate import new_candidates
-from afterword.engine.events import Event
-from afterword.engine.llama.commit import Message
 from afterword.engine.llama.kv import Demand, KVSlots
+from afterword.engine.llama.openmp import release_workers
 from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.sequence import Group, Sequence
-from afterword.engine.mailbox import Mailbox, MailboxGeneration, deliver, deliver_failure
+from afterword.engine.mailbox import MailboxGeneration, deliver
+from afterword.engine.readers import Readers, as_told
 from afterword.engine.request import GenerationRequest
+from afterword.engine.room import Room
 from afterword.engine.sampling.random_stream import RandomStream
 from afterword.engine.sampling.sampler import Sampler, Workspace
-from afterword.errors import AfterwordError, EngineFailed, Overloaded
+from afterword.errors import EngineFailed
 from afterword.tokens import Tokenizer
 
-log = structlog.get_logger("afterword.engine")
+BROKEN = "The engine failed; the server's log has the cause."
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LoopReader:
-    """A mailbox and the loop it lives on."""
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model that can compute; the engine's thread's own, once that has begun."""
 
-    loop: asyncio.AbstractEventLoop
-    mailbox: Mailbox
+    scheduler: Scheduler
+    kv: KVSlots
+    free: Callable[[], None]
+    """Gives back the model's memory; called once, last of all."""
 
 
 class LlamaEngine:
@@ -48,44 +48,32 @@ class LlamaEngine:
         tokenizer: Tokenizer,
         capabilities: Capabilities,
         fingerprint: str,
-        make_scheduler: Callable[[], tuple[Scheduler, KVSlots, Callable[[], None]]],
+        loaded: Loaded,
         *,
         max_waiting: int,
     ) -> None:
-        """`make_scheduler` returns what the engine's thread then owns, and how to free it."""
+        """Start the thread, which waits for requests."""
         self.tokenizer = tokenizer
         self.capabilities = capabilities
         self.fingerprint = fingerprint
-        self._max_waiting = max_waiting
+        self._readers = Readers(Room(capabilities.n_streams, max_waiting), loaded.scheduler.counters)
         self._workspace = Workspace(tokenizer.n_vocab)
         self._changed = threading.Condition()
         self._commands: list[Callable[[], None]] = []
-        self._n_posted = 0
-        """Sequences in commands that the latest snapshot does not know of yet."""
-        self._groups: dict[Group, None] = {}
-        self._failure: EngineFailed | None = None
         self._closing = False
-        self._cancelled = 0
-        self._queue_seconds = 0.0
-        self._stats = EngineStats(state="ready", streams_free=capabilities.n_streams)
-        self._scheduler, self._kv, self._free = make_scheduler()
+        self._n_taken = 0
+        """Sequences that the scheduler has, or has had since the readers were last told of any that left."""
+        self._n_running = self._n_idle = 0
+        """Of the latest step, for whoever asks."""
+        self._scheduler, self._kv, self._free = loaded.scheduler, loaded.kv, loaded.free
         self._thread = threading.Thread(target=self._run, name="afterword-engine", daemon=True)
         self._thread.start()
 
     def generate(self, request: GenerationRequest) -> Generation:
         """See `Engine.generate`."""
-        loop = asyncio.get_running_loop()
-        mailbox = Mailbox(loop, request.n_candidates)
-        group = Group(request, LoopReader(loop, mailbox), time.monotonic())
-        with self._changed:
-            # Under the condition: a thread that has failed takes no more commands.
-            if self._failure is not None:
-                # A new error: one that is raised again and again would collect every caller's frames.
-                raise EngineFailed(str(self._failure)) from self._failure.__cause__
-            self._check_room(request.n_candidates)
-            self._n_posted += request.n_candidates
-            self._commands.append(lambda: self._add(group))
-            self._changed.notify()
+        mailbox = self._readers.enter(request.n_candidates)
+        group = Group(request, mailbox, time.monotonic())
+        self._post(lambda: self._add(group))
         return MailboxGeneration(
             mailbox,
             on_close=lambda: self._post(lambda: self._cancel(group)),
@@ -94,32 +82,19 @@ class LlamaEngine:
 
     def reserve(self, n_sequences: int) -> None:
         """See `Engine.reserve`."""
-        with self._changed:
-            self._check_room(n_sequences)
+        self._readers.room.reserve(n_sequences)
 
     def stats(self) -> EngineStats:
         """See `Engine.stats`."""
-        with self._changed:
-            return replace(self._stats, waiting=self._stats.waiting + self._n_posted)
+        return self._readers.stats(self._n_running, self._n_idle)
 
     async def aclose(self) -> None:
         """Cancel everything, end the thread and free the model. Calling it again changes nothing."""
+        self._readers.end("closed", EngineFailed("The engine is closed."))
         with self._changed:
             self._closing = True
-            self._failure = self._failure or EngineFailed("The engine is closed.")
             self._changed.notify()
         await asyncio.to_thread(self._thread.join)
-
-    def _check_room(self, n_sequences: int) -> None:
-        """Raise `Overloaded` if that many more would have to wait beyond the limit. Called with the condition held."""
-        n_ahead = self._n_posted + self._stats.waiting
-        n_free = self.capabilities.n_streams - self._stats.running
-        if n_ahead + n_sequences - n_free > self._max_waiting:
-            raise Overloaded(
-                f"{n_ahead} sequences are waiting for a stream and {n_sequences} more would exceed the limit of "
-                f"{self._max_waiting}. Try again later.",
-                retry_after=max(1, math.ceil(self._queue_seconds)),
-            )
 
     def _post(self, command: Callable[[], None]) -> None:
         with self._changed:
@@ -133,47 +108,39 @@ class LlamaEngine:
             while self._take_commands():
                 messages = self._scheduler.step()
                 self._note_waits()
-                self._publish_stats("ready")
-                self._send(messages)
-            self._fail(EngineFailed("The engine is closed."))
-            self._publish_stats("closed")
-        except Exception as error:
-            failure = EngineFailed("The engine failed; the server's log has the cause.")
-            failure.__cause__ = error
-            self._fail(failure)
-            self._publish_stats("failed")
-            _report("engine failed", error)
+                self._publish()
+                deliver(messages)
+        except BaseException as error:
+            self._readers.end("failed", as_told(error, BROKEN))
         finally:
+            # Once more, should telling have failed for want of memory: without its thread an engine is not ready.
+            self._readers.end("failed", EngineFailed(BROKEN))
             self._free()
 
     def _take_commands(self) -> bool:
         """Run what was posted, waiting for it if there is nothing else to do; False when the engine closes."""
         if self._scheduler.idle:
-            self._scheduler.rest()
+            release_workers()
         with self._changed:
             while not self._commands and self._scheduler.idle and not self._closing:
                 self._changed.wait()
             if self._closing:
                 return False
             commands, self._commands = self._commands, []
-            n_posted = self._n_posted
-        if commands:
-            for command in commands:
-                command()
-            self._publish_stats("ready", n_posted)
+        for command in commands:
+            command()
+        self._publish()
         return True
 
     def _add(self, group: Group) -> None:
+        self._n_taken += group.request.n_candidates
         try:
             group.sequences = self._sequences_of(group)
         except Exception as error:  # whatever it is, it concerns this request alone
-            failure = EngineFailed("The engine could not take this request; the server's log has the cause.")
-            failure.__cause__ = error
-            self._send([(group.reader, failure)])
-            _report("request failed", error)
-            return
-        self._groups[group] = None
-        self._scheduler.add(group)
+            failure = as_told(error, "The engine could not take this request; the server's log has the cause.")
+            deliver([(group.reader, failure)])
+        else:
+            self._scheduler.add(group)
 
     def _sequences_of(self, group: Group) -> list[Sequence]:
         """A group's candidates, ready to be scheduled."""
@@ -196,84 +163,26 @@ class LlamaEngine:
         return sequences
 
     def _cancel(self, group: Group) -> None:
-        if group in self._groups:
-            del self._groups[group]
-            self._cancelled += sum(not sequence.candidate.finished for sequence in group.sequences)
-            self._scheduler.cancel(group)
+        held = [*self._scheduler.running, *self._scheduler.waiting]
+        self._scheduler.counters.cancelled += sum(sequence.group is group for sequence in held)
+        self._scheduler.cancel(group)
 
     def _end(self, sequence: Sequence) -> None:
         """See `Generation.end`; a sequence without a slot has finished, or its group is gone."""
         if sequence.slot is not None and not sequence.candidate.finished:
             events = sequence.candidate.end()
             self._scheduler.end(sequence)
-            self._send([(sequence.group.reader, event) for event in events])
+            deliver((sequence.group.reader, event) for event in events)
 
     def _note_waits(self) -> None:
         for sequence in self._scheduler.just_admitted:
-            waited = time.monotonic() - sequence.group.queued_at
-            self._queue_seconds = average_wait(self._queue_seconds, waited)
+            self._readers.room.waited(time.monotonic() - sequence.group.queued_at)
         # An idle engine takes no further step, and must not keep its last requests.
         self._scheduler.just_admitted = []
 
-    def _send(self, messages: list[Message]) -> None:
-        """One call into each loop for everything that a step has to say."""
-        batches: dict[asyncio.AbstractEventLoop, dict[Mailbox, list[Event]]] = {}
-        failed: list[tuple[LoopReader, AfterwordError]] = []
-        for reader, message in messages:
-            assert isinstance(reader, LoopReader)
-            if isinstance(message, AfterwordError):
-                failed.append((reader, message))
-            else:
-                batches.setdefault(reader.loop, {}).setdefault(reader.mailbox, []).append(message)
-        for loop, batch in batches.items():
-            deliver(loop, list(batch.items()))
-        for reader, error in failed:
-            deliver_failure(reader.loop, [reader.mailbox], error)
-        if messages:
-            self._forget_finished()
-
-    def _forget_finished(self) -> None:
-        """Drop groups that need nothing more."""
-        held = {s.group for s in self._scheduler.running} | {s.group for s in self._scheduler.waiting}
-        self._groups = {group: None for group in self._groups if group in held}
-
-    def _fail(self, failure: EngineFailed) -> None:
-        """Tell everybody who waits, and everybody who comes."""
-        with self._changed:
-            self._failure = failure
-            commands, self._commands = self._commands, []
-            self._n_posted = 0
-        for command in commands:
-            command()
-        for group in self._groups:
-            reader = group.reader
-            assert isinstance(reader, LoopReader)
-            self._scheduler.cancel(group)
-            deliver_failure(reader.loop, [reader.mailbox], failure)
-        self._groups.clear()
-
-    def _publish_stats(self, state: str, n_posted: int = 0) -> None:
-        """A new snapshot, which knows of `n_posted` sequences more than the last: none is missed or counted twice."""
-        scheduler, kv, counters = self._scheduler, self._kv, self._scheduler.counters
-        stats = EngineStats(
-            state=state,
-            running=len(scheduler.running),
-            waiting=len(scheduler.waiting),
-            steps=counters.steps,
-            prompt_tokens=counters.prompt_tokens,
-            prefill_tokens=counters.prefill_tokens,
-            cached_tokens=counters.cached_tokens,
-            completion_tokens=counters.completion_tokens,
-            streams_free=kv.n_free - kv.n_idle,
-            streams_idle=kv.n_idle,
-            cancelled=self._cancelled,
-            queue_seconds=self._queue_seconds,
-        )
-        with self._changed:
-            self._stats, self._n_posted = stats, self._n_posted - n_posted
-
-
-def _report(what: str, error: Exception) -> None:
-    """Log a failure. A log that cannot be written (its file is closed, its disk full) must not cost more requests."""
-    with suppress(Exception):
-        log.error(what, exc_info=error)
+    def _publish(self) -> None:
+        """Say what runs now. First who has left: so nobody who has is ever counted as waiting."""
+        n_taken = len(self._scheduler.running) + len(self._scheduler.waiting)
+        self._readers.leave(self._n_taken - n_taken)
+        self._n_taken = n_taken
+        self._n_running, self._n_idle = len(self._scheduler.running), self._kv.n_idle

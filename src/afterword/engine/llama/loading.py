@@ -1,7 +1,6 @@
 """From a GGUF file to a running engine: load, size, probe, name. Says no in one sentence when it cannot."""
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,10 +9,11 @@ from afterword.engine.base import Capabilities
 from afterword.engine.identity import Notebook, file_hash, fingerprint
 from afterword.engine.llama.binding import LlamaContext, LlamaModel, build_info, check_file
 from afterword.engine.llama.company import SEVERAL
-from afterword.engine.llama.engine import LlamaEngine
+from afterword.engine.llama.engine import LlamaEngine, Loaded
 from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.layout import load_weights
 from afterword.engine.llama.memory import Need, Share, cells, share_out
+from afterword.engine.llama.openmp import release_workers
 from afterword.engine.llama.probe import keeps_its_numbers, lone_rows_keep_theirs
 from afterword.engine.llama.runner import LlamaRunner
 from afterword.engine.llama.scheduler import PROMPT_BUDGET, Scheduler
@@ -97,7 +97,7 @@ def _engine(
 ) -> LlamaEngine:
     exact = notebook.recall(f"probe {identity}", lambda: str(_keeps_the_promise(context, model))) == "True"
     # What was tried out so far was computed in this thread; from here on the engine's own computes.
-    context.rest()
+    release_workers()
     capabilities = Capabilities(
         context=share.context,
         max_logprobs=min(MAX_LOGPROBS, model.n_vocab),
@@ -105,12 +105,19 @@ def _engine(
         prefix_cache=True,
         n_streams=share.n_slots,
     )
+    kv = KVSlots(share.n_slots, context.n_ctx_slot, can_cut=model.memory_can_be_cut)
+    runner = LlamaRunner(context, float_weights=_takes_visitors(model))
+
+    def free() -> None:
+        context.close()
+        model.close()
+
     return LlamaEngine(
         # A model of its own: requests are tokenized and answers spelled also while the engine closes.
         Vocabulary(LlamaModel(settings.path, vocab_only=True)),
         capabilities,
         fingerprint(*identity, share.context, exact),
-        _scheduler_maker(model, context, share),
+        Loaded(Scheduler(kv, runner, LogSoftmax(model.n_vocab)), kv, free),
         max_waiting=settings.max_waiting,
     )
 
@@ -142,18 +149,3 @@ def _takes_visitors(model: LlamaModel) -> bool:
     Not where memory cannot be cut: the visitor could not be taken away again.
     """
     return model.float_weights and model.memory_can_be_cut
-
-
-def _scheduler_maker(
-    model: LlamaModel, context: LlamaContext, share: Share
-) -> Callable[[], tuple[Scheduler, KVSlots, Callable[[], None]]]:
-    def make() -> tuple[Scheduler, KVSlots, Callable[[], None]]:
-        kv = KVSlots(share.n_slots, context.n_ctx_slot, can_cut=model.memory_can_be_cut)
-        runner = LlamaRunner(context, float_weights=_takes_visitors(model))
-        return Scheduler(kv, runner, LogSoftmax(model.n_vocab)), kv, free
-
-    def free() -> None:
-        context.close()
-        model.close()
-
-    return make

@@ -1,4 +1,4 @@
-"""Sends home the workers with which llama.cpp computes. Knows no model.
+"""Ends the worker threads with which llama.cpp computes, while there is nothing to compute. Knows no model.
 
 OpenMP keeps a team of workers for each thread that ever computed. While all teams together have more members than the
 machine has processors, none of them waits actively, and on an otherwise idle machine each of the hundreds of times that

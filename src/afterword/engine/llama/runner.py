@@ -47,10 +47,6 @@ class Runner(Protocol):
         """Let two slots that hold n_a and n_b tokens change places."""
         ...
 
-    def rest(self) -> None:
-        """Nothing will be computed for a while."""
-        ...
-
 
 class LlamaRunner:
     """`Runner` on a llama.cpp context. With float weights the context has one slot more than the scheduler uses."""
@@ -130,10 +126,6 @@ class LlamaRunner:
             self._context.truncate(slot, 0)
         for slot, data in held:
             self._context.restore(b if slot == a else a, data)
-
-    def rest(self) -> None:
-        """See `Runner.rest`."""
-        self._context.rest()
 
 
 @dataclass(slots=True)

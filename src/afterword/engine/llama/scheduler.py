@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afterword.engine.llama.admission import Admission
-from afterword.engine.llama.commit import Committer, Counters, Message
+from afterword.engine.llama.commit import Committer
 from afterword.engine.llama.company import SEVERAL
 from afterword.engine.llama.gaps import close_gap
 from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.runner import Runner
 from afterword.engine.llama.sequence import Group, Sequence, Span
+from afterword.engine.mailbox import Message
+from afterword.engine.readers import Counters
 from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.errors import AfterwordError
 
@@ -78,10 +80,6 @@ class Scheduler:
         """Forget one running sequence past its prompt; the rest of its group goes on."""
         assert not sequence.prefilling, "others may wait for its prompt"
         self._release(sequence)
-
-    def rest(self) -> None:
-        """Said while there is nothing to do."""
-        self._runner.rest()
 
     def step(self) -> list[Message]:
         """Compute one batch; the messages come in the order in which they happened."""

@@ -4,19 +4,15 @@ All state of a running completion lives here and dies with it. Engine thread onl
 """
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from afterword.engine.candidate import Candidate
 from afterword.engine.llama.kv import Demand, Slot
+from afterword.engine.mailbox import Mailbox
 from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.sampler import Sampler
-
-
-class Reader(Protocol):
-    """Whoever receives a group's events; only passed through here."""
 
 
 @dataclass(slots=True, eq=False)
@@ -24,7 +20,8 @@ class Group:
     """One `GenerationRequest` in the engine."""
 
     request: GenerationRequest
-    reader: Reader
+    reader: Mailbox
+    """Of its events; only passed through here."""
     queued_at: float
     """Seconds on the monotonic clock."""
     sequences: list["Sequence"] = field(default_factory=list)

@@ -8,16 +8,19 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
-from afterword.engine.base import Capabilities, EngineStats, Generation, UpstreamStats, average_wait
+from afterword.engine.base import Capabilities, EngineStats, Generation, UpstreamStats
 from afterword.engine.candidate import new_candidates
 from afterword.engine.events import Finished, PromptDone
 from afterword.engine.mailbox import Mailbox, MailboxGeneration
+from afterword.engine.readers import Counters, Readers
 from afterword.engine.request import GenerationRequest
+from afterword.engine.room import Room
 from afterword.engine.sampling.bias import check_tokens_are_left
+from afterword.engine.tasks import Tasks
 from afterword.engine.upstream.answer import Answer
 from afterword.engine.upstream.asking import Ask, Target, plan
 from afterword.engine.upstream.breaker import Breaker
@@ -25,10 +28,9 @@ from afterword.engine.upstream.failures import Sizes
 from afterword.engine.upstream.learned import LearnedTokenizer
 from afterword.engine.upstream.link import Link
 from afterword.engine.upstream.reply import MalformedReply, Reply
-from afterword.engine.upstream.room import Room, Ticket
 from afterword.engine.upstream.spelling import Spelling
 from afterword.engine.upstream.voices import TextVoice, TokenVoice, Voice
-from afterword.errors import AfterwordError, EngineFailed, InvalidRequest, Overloaded, UpstreamFailed
+from afterword.errors import EngineFailed, InvalidRequest, Overloaded, UpstreamFailed
 from afterword.text.stops import StopAutomaton
 from afterword.tokens import Tokenizer
 
@@ -58,12 +60,14 @@ class UpstreamEngine:
         self._spelling = Spelling(model.tokenizer) if model.target.exact else None
         self._their_fingerprint = model.fingerprint
         self._link = Link(model.target.vendor)
-        self._room = room
         self._breaker = Breaker(model.target.vendor.failures, model.target.vendor.rest, now)
-        self._jobs: dict[_Job, asyncio.Task[None]] = {}
+        self._n_requests = self._n_failures = 0
+        """See `UpstreamStats`."""
+        self._n_running = 0
+        """Sequences that are being asked for; the room counts those of all models."""
         self._watch: asyncio.Task[None] | None = None
-        self._closed = False
-        self._counts = _Counts()
+        self._readers = Readers(room, Counters())
+        self._tasks: Tasks[_Job] = Tasks(self._readers, work=self._complete, post=Mailbox.post, leave=self._leave)
 
     @property
     def fingerprint(self) -> str:
@@ -73,57 +77,35 @@ class UpstreamEngine:
 
     def generate(self, request: GenerationRequest) -> Generation:
         """See `Engine.generate`."""
-        if self._closed:
-            raise EngineFailed("The engine is closed.")
         self._check_breaker()
-        loop = asyncio.get_running_loop()
-        mailbox = Mailbox(loop, request.n_candidates)
-        job = _Job(request, mailbox, self._room.enter(request.n_candidates))
-        self._jobs[job] = loop.create_task(self._run(job))
-        return MailboxGeneration(
-            mailbox, on_close=lambda: self._cancel(job), on_end=lambda index: self._end(job, index)
-        )
+        job = _Job(request, self._readers.enter(request.n_candidates))
+        self._tasks.start(job)
+        return MailboxGeneration(job.mailbox, lambda: self._tasks.cancel(job), lambda index: self._end(job, index))
 
     def reserve(self, n_sequences: int) -> None:
         """See `Engine.reserve`."""
-        self._room.reserve(n_sequences)
+        self._readers.room.reserve(n_sequences)
 
     def stats(self) -> EngineStats:
         """See `Engine.stats`. Prompt tokens without a tokenizer are those that the upstream has counted."""
-        counts, jobs = self._counts, list(self._jobs)
-        n_running = sum(job.request.n_candidates for job in jobs if job.ticket.admitted.done())
-        breaker = self._breaker.state
-        state = "unreachable" if breaker == "open" else "ready"
-        return EngineStats(
-            state="closed" if self._closed else state,
-            running=n_running,
-            waiting=sum(job.request.n_candidates for job in jobs) - n_running,
-            prompt_tokens=counts.prompt_tokens,
-            prefill_tokens=counts.prompt_tokens - counts.cached_tokens,
-            cached_tokens=counts.cached_tokens,
-            completion_tokens=counts.completion_tokens,
-            streams_free=max(0, self.capabilities.n_streams - n_running),
-            cancelled=counts.cancelled,
-            queue_seconds=counts.queue_seconds,
+        stats, breaker = self._readers.stats(self._n_running), self._breaker.state
+        return replace(
+            stats,
+            state="unreachable" if stats.state == "ready" and breaker == "open" else stats.state,
             upstreams=(
                 UpstreamStats(
-                    self._target.vendor.name, breaker, counts.requests, counts.failures, self._link.n_retries
+                    self._target.vendor.name, breaker, self._n_requests, self._n_failures, self._link.n_retries
                 ),
             ),
         )
 
     async def aclose(self) -> None:
         """See `Engine.aclose`. Whoever still reads gets `EngineFailed`."""
-        self._closed = True
-        tasks = list(self._jobs.values())
-        for job in list(self._jobs):
-            job.mailbox.fail(EngineFailed("The engine was closed before the completion was done."))
-            self._leave(job)
+        self._readers.end("closed", EngineFailed("The engine is closed."))
+        await self._tasks.aclose()
         if self._watch is not None:
-            tasks.append(self._watch)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
         await self._link.aclose()
 
     def _check_breaker(self) -> None:
@@ -131,51 +113,33 @@ class UpstreamEngine:
         if wait > 0:
             raise Overloaded("The server that runs this model does not answer; it is left alone.", retry_after=wait)
 
-    def _cancel(self, job: "_Job") -> None:
-        """Forget a job whose reader has left; its task may never have started."""
-        task = self._jobs.get(job)
-        if task is not None:
-            self._counts.cancelled += job.n_unfinished
-            task.cancel()
-            self._leave(job)
-
     def _end(self, job: "_Job", index: int) -> None:
         """See `Generation.end`. The upstream is not told, unless it was the last candidate that ran."""
-        task, answer = self._jobs.get(job), job.answer
-        if task is None or answer is None:
-            return
-        answer.end_candidate(index)
-        if answer.n_unfinished == 0:
-            self._close_answer(job, answer)
-            task.cancel()
-            self._leave(job)
+        assert job.answer is not None, "a chunk of the candidate was read"
+        job.answer.end_candidate(index)
+        if job.answer.n_unfinished == 0:
+            self._close_answer(job, job.answer)
+            self._tasks.cancel(job)
 
     def _leave(self, job: "_Job") -> None:
-        if self._jobs.pop(job, None) is not None and job.answer is not None:
-            self._counts.completion_tokens += job.answer.n_tokens
-        self._room.leave(job.ticket)
-
-    async def _run(self, job: "_Job") -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            queued_at = loop.time()
-            await job.ticket.admitted
-            self._counts.waited(loop.time() - queued_at)
-            await self._complete(job)
-        except AfterwordError as error:
-            job.mailbox.fail(error)
-        except Exception as error:  # whatever it is, the reader must hear of it and the others go on
-            failure = EngineFailed("The engine could not finish this completion.")
-            failure.__cause__ = error
-            job.mailbox.fail(failure)
-        finally:
-            self._leave(job)
+        if job.answer is not None:
+            self._readers.counters.completion_tokens += job.answer.n_tokens
+        self._readers.leave(job.request.n_candidates)
 
     async def _complete(self, job: "_Job") -> None:
+        n = job.request.n_candidates
+        async with self._readers.room.turn(n):
+            self._n_running += n
+            try:
+                await self._answer(job)
+            finally:
+                self._n_running -= n
+
+    async def _answer(self, job: "_Job") -> None:
         request = job.request
         if self._target.exact and request.max_tokens == 0 and request.prompt_logprobs is None:
             # Nothing is asked that is not known here.
-            self._counts.prompt_tokens += len(request.prompt)
+            self._readers.counters.add_prompt(len(request.prompt), n_cached=0)
             ends = [Finished(index, "length", 0, 0.0, 0) for index in range(request.n_candidates)]
             job.mailbox.post([PromptDone(0, None), *ends])
             return
@@ -188,8 +152,10 @@ class UpstreamEngine:
     def _close_answer(self, job: "_Job", answer: Answer) -> None:
         """Tell what is left to tell, and count."""
         counted = answer.end(exact=self._target.exact)
-        self._counts.prompt_tokens += len(job.request.prompt) if counted.n_prompt is None else counted.n_prompt
-        self._counts.cached_tokens += 0 if counted.n_cached is None else counted.n_cached
+        self._readers.counters.add_prompt(
+            len(job.request.prompt) if counted.n_prompt is None else counted.n_prompt,
+            0 if counted.n_cached is None else counted.n_cached,
+        )
 
     def _voices(self, request: GenerationRequest) -> list[Voice]:
         if self._spelling is not None:
@@ -203,11 +169,11 @@ class UpstreamEngine:
         """Ask, and tell the breaker how it went."""
         self._check_breaker()
         self._breaker.enter()
-        self._counts.requests += 1
+        self._n_requests += 1
         try:
             await self._ask_all(asks, answer, request)
         except UpstreamFailed as failure:
-            self._counts.failures += 1
+            self._n_failures += 1
             self._breaker.fail()
             self._rest_if_open(failure)
             raise
@@ -277,32 +243,14 @@ class UpstreamEngine:
 class _Job:
     """One prompt from `generate` to its end."""
 
-    __slots__ = ("answer", "mailbox", "request", "ticket")
+    __slots__ = ("answer", "mailbox", "request")
 
-    def __init__(self, request: GenerationRequest, mailbox: Mailbox, ticket: Ticket) -> None:
+    def __init__(self, request: GenerationRequest, mailbox: Mailbox) -> None:
         self.request = request
         self.mailbox = mailbox
-        self.ticket = ticket
         self.answer: Answer | None = None
 
     @property
     def n_unfinished(self) -> int:
         """Candidates that have not ended."""
         return self.request.n_candidates if self.answer is None else self.answer.n_unfinished
-
-
-class _Counts:
-    """The running totals of `EngineStats`."""
-
-    def __init__(self) -> None:
-        self.prompt_tokens = 0
-        self.cached_tokens = 0
-        self.completion_tokens = 0
-        self.cancelled = 0
-        self.requests = 0
-        self.failures = 0
-        self.queue_seconds = 0.0
-
-    def waited(self, seconds: float) -> None:
-        """Count one prompt's wait for its places."""
-        self.queue_seconds = average_wait(self.queue_seconds, seconds)

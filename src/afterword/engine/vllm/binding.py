@@ -7,7 +7,7 @@ seconds and loads torch, so it is imported only when a model of this kind is loa
 import asyncio
 import itertools
 import threading
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import fields
 from typing import Any
@@ -45,6 +45,7 @@ class VllmCore:
     def __init__(self, options: Mapping[str, Any]) -> None:
         """Start vLLM; minutes. `options`: arguments of its engine. Raises `ConfigurationError`."""
         self.loop = asyncio.new_event_loop()
+        self.on_end: Callable[[], None] = lambda: None
         self._numbers = itertools.count()
         self._steps = _Steps()
         self._closing = threading.Lock()
@@ -64,7 +65,7 @@ class VllmCore:
     @property
     def is_dead(self) -> bool:
         """See `Core.is_dead`."""
-        return self.loop.is_closed() or bool(self._engine.errored)
+        return not self.loop.is_running() or bool(self._engine.errored)
 
     @property
     def n_steps(self) -> int:
@@ -91,14 +92,20 @@ class VllmCore:
         """See `Core.close`."""
         with self._closing:
             if not self.loop.is_closed():
-                asyncio.run_coroutine_threadsafe(_shut_down(self._engine), self.loop).result()
+                if self.loop.is_running():
+                    asyncio.run_coroutine_threadsafe(_shut_down(self._engine), self.loop).result()
+                else:
+                    self._engine.shutdown()
                 self._end_loop()
                 # Its destructor shuts down once more, which at the end of the program would find nothing left.
                 del self._engine
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        try:
+            self.loop.run_forever()
+        finally:
+            self.on_end()
 
     def _end_loop(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)

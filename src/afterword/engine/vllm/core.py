@@ -1,7 +1,7 @@
 """What the engine needs of vLLM, in this package's words. Knows no vLLM, so the engine runs over a fake in tests."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,6 +36,8 @@ class Core(Protocol):
 
     loop: asyncio.AbstractEventLoop
     """Where `sample` is called."""
+    on_end: Callable[[], None]
+    """Called when the loop has ended, whatever it died of, by the thread that ran it."""
 
     @property
     def is_dead(self) -> bool:

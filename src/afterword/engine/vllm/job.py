@@ -6,11 +6,11 @@ Everything here runs on the core's loop. Owns the order of the events; must not 
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 
-from afterword.engine.base import average_wait
 from afterword.engine.candidate import Candidate, new_candidates
 from afterword.engine.events import Event, PromptDone
+from afterword.engine.mailbox import Mailbox
+from afterword.engine.readers import Readers
 from afterword.engine.request import GenerationRequest
 from afterword.engine.vllm.core import Core, Step
 from afterword.engine.vllm.plan import Plan
@@ -18,44 +18,34 @@ from afterword.errors import EngineFailed
 from afterword.tokens import Tokenizer
 
 
-@dataclass(slots=True)
-class Counts:
-    """Running totals of an engine; written on the core's loop alone, read from anywhere."""
-
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-    cancelled: int = 0
-    queue_seconds: float = 0.0
-
-
 class Job:
-    """One prompt's candidates. `post` takes its events, `release` a number of sequences that have ended."""
+    """One prompt's candidates. `readers` are told of each sequence that has ended, `post` takes the events."""
 
     def __init__(
         self,
         request: GenerationRequest,
         plans: Sequence[Plan],
         tokenizer: Tokenizer,
-        *,
-        post: Callable[[Sequence[Event]], None],
-        release: Callable[[int], None],
+        mailbox: Mailbox,
+        readers: Readers,
+        post: Callable[[Mailbox, Sequence[Event]], None],
     ) -> None:
+        self.mailbox = mailbox
         self.n_unfinished = request.n_candidates
         """Sequences that have not been released."""
         self._request = request
         self._plans = plans
         self._candidates = new_candidates(request, tokenizer)
         self._post = post
-        self._release = release
+        self._readers = readers
         self._prompt_done = asyncio.Event()
 
-    async def run(self, core: Core, counts: Counts) -> None:
+    async def run(self, core: Core) -> None:
         """Complete every candidate. Raises what `Core.sample` raises; then some are left unfinished."""
         # A prompt that nothing is sampled for is computed once, whatever the number of candidates.
         plans = self._plans if self._request.max_tokens > 0 else self._plans[:1]
         tasks = [
-            asyncio.create_task(self._follow(core, counts, plan, candidate))
+            asyncio.create_task(self._follow(core, plan, candidate))
             for plan, candidate in zip(plans, self._candidates, strict=False)
         ]
         try:
@@ -70,52 +60,51 @@ class Job:
         """See `Generation.end`. vLLM is told when it next says something of the candidate."""
         candidate = self._candidates[index]
         if not candidate.finished:
-            self._post(candidate.end())
+            self._post(self.mailbox, candidate.end())
             self._ended(1)
 
-    async def _follow(self, core: Core, counts: Counts, plan: Plan, candidate: Candidate) -> None:
+    async def _follow(self, core: Core, plan: Plan, candidate: Candidate) -> None:
         is_first = True
         async with aclosing(core.sample(plan)) as steps:
             async for step in steps:
                 if is_first:
                     is_first = False
-                    counts.queue_seconds = average_wait(counts.queue_seconds, step.queue_seconds)
-                    await self._tell_of_prompt(counts, step, candidate)
+                    self._readers.room.waited(step.queue_seconds)
+                    await self._tell_of_prompt(step, candidate)
                 if self._request.max_tokens == 0:
                     self._finish_empty()
                     return
                 if candidate.finished:
                     return  # ended from outside, and released there
-                self._accept(counts, step, candidate)
+                self._accept(step, candidate)
                 if candidate.finished:
                     self._ended(1)
                     return
         raise EngineFailed("vLLM ended a completion before its end.")
 
-    async def _tell_of_prompt(self, counts: Counts, step: Step, candidate: Candidate) -> None:
+    async def _tell_of_prompt(self, step: Step, candidate: Candidate) -> None:
         """The first candidate speaks for the prompt; the others hold their tongue until it has."""
         if candidate.index > 0:
             await self._prompt_done.wait()
             return
-        counts.prompt_tokens += len(self._request.prompt)
-        counts.cached_tokens += step.n_cached
-        self._post([PromptDone(step.n_cached, step.scores)])
+        self._readers.counters.add_prompt(len(self._request.prompt), step.n_cached)
+        self._post(self.mailbox, [PromptDone(step.n_cached, step.scores)])
         self._prompt_done.set()
 
-    def _accept(self, counts: Counts, step: Step, candidate: Candidate) -> None:
+    def _accept(self, step: Step, candidate: Candidate) -> None:
         n_before = candidate.n_tokens
         events: list[Event] = []
         for token in step.tokens:
             events += candidate.accept(token.id, token.logprob, token.top)
             if candidate.finished:
                 break
-        counts.completion_tokens += candidate.n_tokens - n_before
-        self._post(events)
+        self._readers.counters.completion_tokens += candidate.n_tokens - n_before
+        self._post(self.mailbox, events)
 
     def _finish_empty(self) -> None:
-        self._post([candidate.finish_empty() for candidate in self._candidates])
+        self._post(self.mailbox, [candidate.finish_empty() for candidate in self._candidates])
         self._ended(self.n_unfinished)
 
     def _ended(self, n_sequences: int) -> None:
         self.n_unfinished -= n_sequences
-        self._release(n_sequences)
+        self._readers.leave(n_sequences)
