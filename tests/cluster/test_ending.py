@@ -10,33 +10,17 @@ OTHER = Chunk(1, "b", (), 1)
 def test_events_pass_until_their_candidate_is_ended() -> None:
     ends = CandidateEnds(2)
     assert [ends.passes(event) for event in (PromptDone(0, None), SCORED, OTHER)] == [True, True, True]
-    ends.end(0)
-    assert list(ends.owed()) == [Finished(0, "content_filter", 2, -2.0, 2)]
+    assert ends.end(0) == [Finished(0, "content_filter", 2, -2.0, 2)]
     assert [ends.passes(event) for event in (SCORED, Finished(0, "stop", 9, -9.0, 9), OTHER)] == [False, False, True]
 
 
-def test_an_end_is_owed_once() -> None:
+def test_a_candidate_ends_once() -> None:
     ends = CandidateEnds(1)
-    ends.end(0)
-    ends.end(0)
-    assert list(ends.owed()) == [Finished(0, "content_filter", 0, 0.0, 0)]
-    assert list(ends.owed()) == []
+    assert ends.end(0) == [Finished(0, "content_filter", 0, 0.0, 0)]
+    assert ends.end(0) == []
 
 
 def test_what_has_finished_stays_finished() -> None:
     ends = CandidateEnds(1)
     assert ends.passes(Finished(0, "length", 3, 0.0, 0))
-    ends.end(0)
-    assert list(ends.owed()) == []
-    assert not ends.none_is_wanted
-
-
-def test_the_source_is_wanted_while_a_candidate_runs_or_an_end_is_owed() -> None:
-    ends = CandidateEnds(2)
-    ends.end(0)
-    list(ends.owed())
-    assert not ends.none_is_wanted
-    ends.end(1)
-    assert not ends.none_is_wanted
-    list(ends.owed())
-    assert ends.none_is_wanted
+    assert ends.end(0) == []

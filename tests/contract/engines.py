@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from tests.cluster.in_process import LocalReplicas, cluster_engine
 from tests.engine.upstream.llama_server import running_llama_server
 from tests.engine.upstream.opening import opened
 from tests.live import run_server
@@ -90,6 +91,20 @@ async def open_llama_server(*, max_waiting: int) -> AsyncIterator[Engine]:
                 yield engine
 
 
+@asynccontextmanager
+async def open_cluster(*, max_waiting: int) -> AsyncIterator[Engine]:
+    """The cluster's engine over one replica of the echo engine, in this process."""
+    replica = EchoEngine(n_streams=4, max_waiting=max_waiting)
+    engine = cluster_engine(LocalReplicas([replica]))
+    # The figures that it has of its replicas are seconds old, which no test can wait for.
+    engine.stats = replica.stats  # type: ignore[method-assign]
+    try:
+        yield engine
+    finally:
+        await engine.aclose()
+        await replica.aclose()
+
+
 ENGINES = [
     pytest.param(open_echo, id="echo"),
     pytest.param(open_llama_f32, id="llama-f32"),
@@ -99,3 +114,6 @@ ENGINES = [
     pytest.param(open_upstream_llama, id="upstream-llama"),
     pytest.param(open_llama_server, id="upstream-llama-server"),
 ]
+
+ON_A_CLUSTER = pytest.param(open_cluster, id="cluster")
+"""Its replicas have rooms, ends and figures of their own, so it is in those tests alone that are about none of them."""

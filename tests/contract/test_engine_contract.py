@@ -7,14 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.contract.engines import ENGINES, OpenEngine
+from tests.completions.scripted import completion
+from tests.contract.engines import ENGINES, ON_A_CLUSTER, OpenEngine
 from tests.fakes import Told, complete, eventually, generation_request, tell
 
+from afterword.completions.assemble import Assembler
+from afterword.completions.run import run
 from afterword.engine.base import Engine, Generation
 from afterword.engine.events import Chunk, Finished, PromptDone
 from afterword.engine.request import GenerationRequest
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded
 from afterword.fields.sampling import Sampling
+from afterword.models import ServedModel
 from afterword.tokens import visible_bytes
 
 TEXT = "The quick brown fox jumps over the lazy dog"
@@ -27,9 +31,10 @@ def open_engine(request: pytest.FixtureRequest) -> OpenEngine:
     return opener
 
 
-@pytest.fixture
-async def engine(open_engine: OpenEngine) -> AsyncIterator[Engine]:
-    async with open_engine(max_waiting=64) as opened:
+@pytest.fixture(params=[*ENGINES, ON_A_CLUSTER])
+async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
+    opener: OpenEngine = request.param
+    async with opener(max_waiting=64) as opened:
         yield opened
 
 
@@ -327,6 +332,46 @@ async def test_leaving_before_anything_was_read_frees_everything(engine: Engine)
     assert (await complete(engine, ask(engine))).finished().reason == "length"
 
 
+async def test_left_early_same_usage(engine: Engine) -> None:
+    asked = completion(ServedModel("any", engine, 0), prompt=TEXT, n=2, max_tokens=24, temperature=0)
+    whole, left = Assembler(asked), Assembler(asked)
+    async with run(asked, engine) as running:
+        async for number, event in running:
+            whole.count(number, event)
+    await eventually(lambda: is_idle(engine))
+    async with run(asked, engine) as running:
+        left.count(*await anext(running))
+        await eventually(lambda: is_idle(engine))
+        # What has been said may be on its way still, from task to task.
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+    def all_is_counted() -> bool:
+        # Again and again, because an engine's thread may not have got to sending it.
+        for number, event in running.unread():
+            left.count(number, event)
+        return (left.usage().prompt_tokens, left.usage().completion_tokens) == (
+            whole.usage().prompt_tokens,
+            whole.usage().completion_tokens,
+        )
+
+    await eventually(all_is_counted)
+    assert whole.usage().completion_tokens > 0
+    assert list(running.unread()) == []
+
+
+async def test_reader_that_reads_nothing_is_told_once_what_there_was(engine: Engine) -> None:
+    async with engine.generate(ask(engine, n_candidates=2, max_tokens=200, end_ids=frozenset())) as generation:
+        events = [await anext(aiter(generation))]
+        await eventually(lambda: engine.stats().completion_tokens > 0)
+    events += generation.unread()
+    assert sum(isinstance(event, PromptDone) for event in events) == 1
+    for index in (0, 1):
+        counts = [event.n_tokens for event in events if isinstance(event, Chunk) and event.index == index]
+        assert counts == sorted(set(counts))
+        assert all(1 <= count <= 200 for count in counts)
+
+
 async def end_after_a_chunk(generation: Generation, ended: set[int]) -> Told:
     """Read to the end, ending each candidate of `ended` when its first chunk comes, and again with every other."""
     events = []
@@ -367,11 +412,11 @@ async def test_ending_what_has_finished_does_nothing(engine: Engine) -> None:
     assert (await complete(engine, ask(engine))).finished().reason == "length"
 
 
-async def test_ended_candidate_counts_in_the_statistics_what_it_sampled(engine: Engine) -> None:
-    before = engine.stats().completion_tokens
-    told = await end_after_a_chunk(engine.generate(ask(engine, max_tokens=200, end_ids=frozenset())), {0})
-    await eventually(lambda: is_idle(engine))
-    assert engine.stats().completion_tokens - before == told.finished().n_tokens
+async def test_ended_candidate_counts_in_the_statistics_what_it_sampled(open_engine: OpenEngine) -> None:
+    async with open_engine(max_waiting=2) as engine:
+        told = await end_after_a_chunk(engine.generate(ask(engine, max_tokens=200, end_ids=frozenset())), {0})
+        await eventually(lambda: is_idle(engine))
+        assert engine.stats().completion_tokens == told.finished().n_tokens
 
 
 async def test_more_prompts_than_streams_are_all_served(engine: Engine) -> None:

@@ -1,6 +1,5 @@
 """Ends single candidates of a generation that can only be cancelled as a whole. Knows no Ray."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from afterword.engine.events import Chunk, Counted, Event, Finished, PromptDone
@@ -21,26 +20,14 @@ class CandidateEnds:
 
     def __init__(self, n_candidates: int) -> None:
         self._counts = [_Counts() for _ in range(n_candidates)]
-        self._owed: list[Finished] = []
-        self._n_ended = 0
 
-    @property
-    def none_is_wanted(self) -> bool:
-        """The source still runs, and nothing that it may say is passed on."""
-        return self._n_ended > 0 and not self._owed and all(counts.finished for counts in self._counts)
-
-    def end(self, index: int) -> None:
-        """Stop passing the candidate on; its end is the next event."""
+    def end(self, index: int) -> list[Finished]:
+        """Stop passing the candidate on; gives its end, none if it has ended before."""
         counts = self._counts[index]
-        if not counts.finished:
-            counts.finished = True
-            self._n_ended += 1
-            self._owed.append(Finished(index, "content_filter", counts.n_tokens, counts.sum_logprob, counts.n_scored))
-
-    def owed(self) -> Iterator[Finished]:
-        """The ends of candidates ended since the last call."""
-        while self._owed:
-            yield self._owed.pop(0)
+        if counts.finished:
+            return []
+        counts.finished = True
+        return [Finished(index, "content_filter", counts.n_tokens, counts.sum_logprob, counts.n_scored)]
 
     def passes(self, event: Event) -> bool:
         """Count an event of the source; False if its candidate was ended before."""

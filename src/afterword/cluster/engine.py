@@ -1,23 +1,21 @@
-"""An engine that runs as replicas elsewhere in the cluster, as the rest of the server sees it."""
+"""An engine that runs as replicas elsewhere in the cluster, as the rest of the server sees it. Knows no Ray."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextvars import Context
 from dataclasses import fields, replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Protocol, Self
 
 import structlog
-from ray.exceptions import RayError
-from ray.serve.exceptions import BackPressureError, RayServeException
-from ray.serve.handle import DeploymentHandle
 
 from afterword.cluster.ending import CandidateEnds
 from afterword.cluster.messages import Accepted, Facts, Message, Refusal, Report
 from afterword.engine.base import EngineStats, Generation
 from afterword.engine.events import Event
+from afterword.engine.mailbox import Mailbox
+from afterword.engine.readers import telling
 from afterword.engine.request import GenerationRequest
-from afterword.errors import EngineFailed, Overloaded
+from afterword.errors import AfterwordError, EngineFailed
 from afterword.tokens import Tokenizer
 
 ATTEMPTS = 3
@@ -33,15 +31,42 @@ SECONDS_A_REPORT = 0.02
 """For each replica, if they are many."""
 
 
-class ClusterEngine:
-    """An `Engine` over a deployment of `EngineReplica`s."""
+class ReplicaLost(EngineFailed):
+    """A replica does not answer any more."""
 
-    def __init__(self, handle: DeploymentHandle, facts: Facts, tokenizer: Tokenizer) -> None:
+
+class Answer(Protocol):
+    """What a replica says to a request."""
+
+    async def __anext__(self) -> Message:
+        """The next message. Raises `ReplicaLost`, and `Overloaded` if no replica takes the request."""
+        ...
+
+    def cancel(self) -> None:
+        """Have the replica stop."""
+        ...
+
+
+class Replicas(Protocol):
+    """All replicas of one model."""
+
+    def ask(self, request: GenerationRequest) -> Answer:
+        """Send the request to one of them."""
+        ...
+
+    async def reports(self) -> tuple[Report, ...]:
+        """The figures of each. Raises `ReplicaLost`."""
+        ...
+
+
+class ClusterEngine:
+    """An `Engine` over replicas."""
+
+    def __init__(self, replicas: Replicas, facts: Facts, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.capabilities = facts.capabilities
         self.fingerprint = facts.fingerprint
-        self._handle = handle
-        self._streaming = handle.options(method_name="generate", stream=True)
+        self.replicas = replicas
         self._reports: tuple[Report, ...] = ()
         self._watch: asyncio.Task[None] | None = None
 
@@ -70,18 +95,14 @@ class ClusterEngine:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
 
-    def call(self, request: GenerationRequest) -> Any:
-        """Ask some replica; the answer is an asynchronous iterator of messages that can be cancelled."""
-        # In a context of its own: calls made within one HTTP request would share that one's id, by which Serve's
-        # routers tell calls apart.
-        return Context().run(self._streaming.remote, request)
-
     async def _keep_reports(self) -> None:
         while True:
             try:
-                self._reports = tuple(await self._handle.broadcast("report").results_async())
-            except (RayError, RayServeException) as error:
-                structlog.get_logger("afterword.cluster").warning("no figures from the replicas", error=str(error))
+                self._reports = await self.replicas.reports()
+            except ReplicaLost as error:
+                structlog.get_logger("afterword.cluster").warning(
+                    "no figures from the replicas", error=str(error.__cause__)
+                )
             await asyncio.sleep(pause(len(self._reports)))
 
 
@@ -91,88 +112,94 @@ class RemoteGeneration:
     def __init__(self, engine: ClusterEngine, request: GenerationRequest) -> None:
         self._engine = engine
         self._request = request
-        self._messages = engine.call(request)
-        self._ended = False
+        self._answer = engine.replicas.ask(request)
         self._attempts = 1
         self._ends = CandidateEnds(request.n_candidates)
+        self._mailbox = Mailbox(asyncio.get_running_loop(), request.n_candidates)
+        self._reading: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        await self._accepted()
+        try:
+            await self._accepted()
+        except AfterwordError as error:
+            self._mailbox.post([error])
+            raise
+        self._reading = asyncio.create_task(self._read())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._ended:
-            self._messages.cancel()
+        if not self._mailbox.is_complete:
+            self._stop()
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        return self._events()
+        return self._mailbox
 
     def end(self, index: int) -> None:
         """See `Generation.end`. Other calls do not reach the replica, so it goes on until no candidate is wanted."""
-        self._ends.end(index)
+        if not self._mailbox.is_complete:
+            self._mailbox.post(self._ends.end(index))
+            if self._mailbox.is_complete:
+                self._stop()
 
     def unread(self) -> Iterator[Event]:
-        """None: what waits in Ray is not at hand."""
-        return iter(())
+        """See `Generation.unread`: what has reached this process."""
+        return self._mailbox.unread()
 
-    async def _events(self) -> AsyncIterator[Event]:
-        async for batch in self._batches():
-            for event in batch:
-                if self._ends.passes(event):
-                    yield event
-                for owed in self._ends.owed():
-                    yield owed
-            if self._ends.none_is_wanted:
-                return
+    def _stop(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+        self._answer.cancel()
+
+    async def _read(self) -> None:
+        with telling(self._mailbox.post):
+            async for batch in self._batches():
+                self._mailbox.post([event for event in batch if self._ends.passes(event)])
+            self._mailbox.post([EngineFailed("The replica stopped before the completion was done.")])
 
     async def _batches(self) -> AsyncIterator[tuple[Event, ...]]:
         """What the replica says; if it dies before it has said anything, what another one says."""
         silent = True
         while True:
             try:
-                message: Message = await anext(self._messages)
+                message = await anext(self._answer)
             except StopAsyncIteration:
-                self._ended = True
                 return
-            except (RayError, RayServeException) as error:
+            except ReplicaLost as error:
                 if not silent:
-                    self._ended = True
-                    raise _lost(error) from error
+                    raise
                 await self._again(error)
                 continue
+            except Exception:
+                # None that a replica's end has: it would go on for nobody.
+                self._answer.cancel()
+                raise
             if isinstance(message, Refusal):
-                self._ended = True
                 raise message.error()
             assert not isinstance(message, Accepted), "a request is accepted once"
             silent = False
             yield message
 
-    async def _again(self, error: Exception) -> None:
-        """Ask another replica. Raises `EngineFailed` if enough of them have been asked."""
+    async def _again(self, error: ReplicaLost) -> None:
+        """Ask another replica. Raises `error` if enough of them have been asked."""
         if self._attempts >= ATTEMPTS:
-            self._ended = True
-            raise _lost(error) from error
+            raise error
         self._attempts += 1
-        self._messages = self._engine.call(self._request)
+        self._answer = self._engine.replicas.ask(self._request)
         await self._accepted()
 
     async def _accepted(self) -> None:
         """Return once some replica has queued the request. Raises what it says instead.
 
-        `EngineFailed` if none answers.
+        `ReplicaLost` if none answers.
         """
         try:
-            first: Message = await anext(self._messages)
-        except BackPressureError as error:
-            self._ended = True
-            raise Overloaded("Every replica of the model has as much as it can do.", retry_after=1) from error
-        except (RayError, RayServeException) as error:
+            first = await anext(self._answer)
+        except ReplicaLost as error:
             await self._again(error)
             return
         if isinstance(first, Refusal):
-            self._ended = True
             raise first.error()
         assert isinstance(first, Accepted), "the first message tells whether the request was queued"
         self._engine.fingerprint = first.fingerprint
@@ -195,9 +222,3 @@ def total(stats: list[EngineStats]) -> EngineStats:
         queue_seconds=max(one.queue_seconds for one in stats),
         **sums,
     )
-
-
-def _lost(error: Exception) -> EngineFailed:
-    failure = EngineFailed("The replica that worked on this request is gone.")
-    failure.__cause__ = error
-    return failure

@@ -12,6 +12,7 @@ from ray.serve.handle import DeploymentHandle
 
 from afterword import logs
 from afterword.api.app import create_app
+from afterword.cluster.calls import RayReplicas
 from afterword.cluster.engine import REPORT_SECONDS, ClusterEngine, pause
 from afterword.cluster.messages import Facts
 from afterword.cluster.metrics import ClusterMetrics, Exposition
@@ -55,7 +56,7 @@ class HttpReplica:
         """The model as its engines describe it, once there are any."""
         handle = await _handle_of(application)
         facts: Facts = await handle.describe.remote()
-        engine = ClusterEngine(handle, facts, load_tokenizer(model))
+        engine = ClusterEngine(RayReplicas(handle), facts, load_tokenizer(model))
         self._engines.append(engine)
         return ServedModel(
             model.name,

@@ -5,11 +5,13 @@ A generation is a stream of messages: `Accepted` or `Refusal`, then batches of e
 them survive pickling.
 """
 
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Literal
 
-from afterword.engine.base import Capabilities, EngineStats
+from afterword.engine.base import Capabilities, Engine, EngineStats
 from afterword.engine.events import Event
+from afterword.engine.request import GenerationRequest
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded
 
 
@@ -67,6 +69,18 @@ def refusal(error: InvalidRequest | Overloaded | EngineFailed) -> Refusal:
 
 
 Message = Accepted | Refusal | tuple[Event, ...]
+
+
+async def messages(engine: Engine, replica: str, request: GenerationRequest) -> AsyncGenerator[Message, None]:
+    """What a replica says to a request; see above. Closing or cancelling it cancels the generation."""
+    try:
+        async with engine.generate(request) as generation:
+            yield Accepted(replica, engine.fingerprint)
+            async for event in generation:
+                # All that is there: a message costs Ray about as much however much is in it.
+                yield (event, *generation.unread())
+    except (InvalidRequest, Overloaded, EngineFailed) as error:
+        yield refusal(error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,14 @@
 """One engine on some node, behind a Ray Serve deployment. Knows no HTTP."""
 
-import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 from ray import serve
 
-from afterword.cluster.messages import Accepted, Facts, Message, Report, refusal
+from afterword.cluster.messages import Facts, Message, Report, messages
 from afterword.config.tree import Config
 from afterword.config.vendor import LOCAL
-from afterword.engine.base import Generation
-from afterword.engine.events import Event
 from afterword.engine.request import GenerationRequest
-from afterword.errors import EngineFailed, InvalidRequest, Overloaded
 from afterword.loading.registry import load_registry
 from afterword.metrics import Metrics
 
@@ -43,14 +40,9 @@ class EngineReplica:
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Message]:
         """Run the request; see `messages.py` for the stream. Closing or cancelling it cancels the generation."""
-        engine = self._served.engine
-        try:
-            async with engine.generate(request) as generation:
-                yield Accepted(self._id, engine.fingerprint)
-                async for batch in _batches(generation):
-                    yield batch
-        except (InvalidRequest, Overloaded, EngineFailed) as error:
-            yield refusal(error)
+        async with aclosing(messages(self._served.engine, self._id, request)) as said:
+            async for message in said:
+                yield message
 
     async def report(self) -> Report:
         """The figures of the moment."""
@@ -65,30 +57,3 @@ class EngineReplica:
     async def __del__(self) -> None:
         """Called by Ray Serve once the replica's last request has ended."""
         await self._served.engine.aclose()
-
-
-async def _batches(generation: Generation) -> AsyncIterator[tuple[Event, ...]]:
-    """The events, all that are there at once: a message costs Ray about as much however much is in it."""
-    arrived: list[Event] = []
-    wake = asyncio.Event()
-
-    async def read() -> None:
-        async for event in generation:
-            arrived.append(event)
-            wake.set()
-
-    reader = asyncio.create_task(read())
-    reader.add_done_callback(lambda _: wake.set())
-    try:
-        while arrived or not reader.done():
-            if arrived:
-                batch = tuple(arrived)
-                arrived.clear()
-                yield batch
-            else:
-                await wake.wait()
-                wake.clear()
-        reader.result()
-    finally:
-        reader.cancel()
-        await asyncio.gather(reader, return_exceptions=True)

@@ -1,0 +1,60 @@
+"""Calls to a deployment of `EngineReplica`s, as Ray Serve makes them; its failures become ours here."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import Context
+from typing import Any
+
+from ray.exceptions import RayError
+from ray.serve.exceptions import BackPressureError, RayServeException
+from ray.serve.handle import DeploymentHandle
+
+from afterword.cluster.engine import ReplicaLost
+from afterword.cluster.messages import Message, Report
+from afterword.engine.request import GenerationRequest
+from afterword.errors import Overloaded
+
+
+class RayReplicas:
+    """`Replicas` behind a handle."""
+
+    def __init__(self, handle: DeploymentHandle) -> None:
+        self._handle = handle
+        self._streaming = handle.options(method_name="generate", stream=True)
+
+    def ask(self, request: GenerationRequest) -> "RayAnswer":
+        """See `Replicas.ask`."""
+        # In a context of its own: calls made within one HTTP request would share that one's id, by which Serve's
+        # routers tell calls apart.
+        return RayAnswer(Context().run(self._streaming.remote, request))
+
+    async def reports(self) -> tuple[Report, ...]:
+        """See `Replicas.reports`."""
+        with _translated():
+            return tuple(await self._handle.broadcast("report").results_async())
+
+
+class RayAnswer:
+    """An `Answer`, over the generator that a call returns."""
+
+    def __init__(self, messages: Any) -> None:
+        self._messages = messages
+
+    async def __anext__(self) -> Message:
+        with _translated():
+            message: Message = await anext(self._messages)
+            return message
+
+    def cancel(self) -> None:
+        """See `Answer.cancel`."""
+        self._messages.cancel()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except BackPressureError as error:
+        raise Overloaded("Every replica of the model has as much as it can do.", retry_after=1) from error
+    except (RayError, RayServeException) as error:
+        raise ReplicaLost("The replica that worked on this request is gone.") from error
