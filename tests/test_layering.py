@@ -1,6 +1,7 @@
 """The shape of the source: imports point one way, each library has one home, files and functions stay short."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,6 +112,16 @@ def test_each_file_says_what_it_is_for(path: Path) -> None:
 
 def test_few_files_lie_beside_the_folders() -> None:
     assert len(list(PACKAGE.glob("*.py"))) <= MAX_ROOT_FILES
+
+
+def test_the_architecture_lists_the_parts_in_the_order_of_imports() -> None:
+    text = (PACKAGE.parent.parent / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    table = text.partition("\n## Parts\n")[2].partition("\n## ")[0]
+    firsts = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    names = [name.removesuffix(".py").rstrip("/") for first in firsts for name in re.findall("`([^`]+)`", first)]
+    listed = [layer(name) for name in names]
+    assert listed == sorted(listed)
+    assert set(listed) == set(range(len(LAYERS)))
 
 
 def test_a_file_is_found_in_each_home() -> None:
