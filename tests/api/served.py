@@ -101,7 +101,8 @@ class _Breaking:
         self._inner.end(index)
 
     def unread(self) -> Iterator[Event]:
-        return self._inner.unread()
+        # What comes behind the break was never said.
+        return iter(())
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         n_given = 0
