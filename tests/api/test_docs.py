@@ -1,5 +1,6 @@
 """The page at /docs, as a browser without a network would see it."""
 
+import json
 import re
 
 from tests.api.served import app_of, client_of
@@ -22,6 +23,10 @@ async def test_every_field_and_route_has_a_row() -> None:
         assert f"<td><code>{field.name}</code></td>" in page
     assert "<td><code>POST /v1/completions</code></td>" in page
     assert "<td>number 0 to 2</td><td><code>1.0</code></td>" in page
+
+
+def test_descriptions_name_no_files_of_the_repository() -> None:
+    assert re.findall(r"\w+\.(?:md|py)\b", json.dumps(app_of().openapi())) == []
 
 
 async def test_nothing_comes_from_elsewhere() -> None:

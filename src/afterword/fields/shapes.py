@@ -176,8 +176,9 @@ def without_nulls(data: object) -> object:
 
 
 class StreamOptions(BaseModel):
-    """How a stream is written (docs/rules.md#stream-options)."""
+    """How a stream is written."""
 
+    # docs/rules.md#stream-options; not in the docstring, which clients read in the OpenAPI document.
     model_config = RULES
     _nulls = model_validator(mode="before")(without_nulls)
 
