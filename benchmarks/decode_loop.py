@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
+from afterword.engine.llama.arithmetic import MICRO_BATCH
 from afterword.engine.llama.binding import LlamaContext, LlamaModel
 from afterword.engine.llama.memory import cells
-from afterword.engine.llama.scheduler import PROMPT_BUDGET
 from afterword.launch import begin_anew_with_large_pages
 
 FIRST = 100
@@ -48,7 +48,7 @@ def main(prompt: int, out: int, counts: list[int], weights: Path, offsets: Path 
     model = LlamaModel(weights, offsets=offsets)
     n_threads = len(os.sched_getaffinity(0))
     room = cells(prompt + out)
-    context = LlamaContext(model, n_slots=max(counts), n_ctx_slot=room, n_batch=PROMPT_BUDGET, n_threads=n_threads)
+    context = LlamaContext(model, n_slots=max(counts), n_ctx_slot=room, n_batch=MICRO_BATCH, n_threads=n_threads)
     measure(context, 1, prompt, 8)
     for n in counts:
         print(json.dumps(measure(context, n, prompt, out)), flush=True)

@@ -82,7 +82,8 @@ Made from the first sentence of each file by `make docs`. [ARCHITECTURE.md](../A
 1. `engine/request.py`, `engine/events.py` and `engine/base.py`: all that an engine can be asked and can say;
 2. `fields/` and `completions/resolve.py`: what a request may say, and what it comes to mean;
 3. `api/completions.py`: the routes, which are three calls (parse, resolve, run) and an answer;
-4. `engine/llama/scheduler.py`: how running sequences share the model.
+4. `engine/llama/arithmetic.py` and `engine/llama/policy.py`: how running sequences share the model, and why their
+   numbers stay the same; `engine/llama/scheduler.py`, which carries it out.
 """
 
 EXAMPLE = f"""## Example

@@ -5,12 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
-from tests.engine.llama.fake_runner import N_VOCAB, FakeRunner
+from tests.engine.llama.fake_context import KERNELS, N_VOCAB, Kernels
+from tests.engine.llama.fake_runner import FakeRunner
 from tests.fakes import generation_request
 
 from afterword.engine.candidate import new_candidates
 from afterword.engine.events import Chunk, Event, Finished, PromptDone, SampledToken
+from afterword.engine.llama.arithmetic import INDEPENDENT, QUANTISED, Arithmetic
 from afterword.engine.llama.kv import Demand, KVSlots
+from afterword.engine.llama.policy import Policy, next_batch
 from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.sequence import Group, Sequence
 from afterword.engine.mailbox import Mailbox, Message
@@ -68,10 +71,22 @@ class Reading:
 class Desk:
     """A scheduler over a fake runner, with everything checked after each step."""
 
-    def __init__(self, n_slots: int, *, capacity: int = 3000, can_cut: bool = True) -> None:
+    def __init__(
+        self,
+        n_slots: int,
+        *,
+        capacity: int = 3000,
+        can_cut: bool = True,
+        arithmetic: Arithmetic = QUANTISED,
+        kernels: Kernels | None = None,
+        policy: Policy = next_batch,
+    ) -> None:
+        """As the engine does, `can_cut` False goes with `INDEPENDENT`; the fake's kernels are not that then."""
+        if not can_cut:
+            arithmetic, kernels = INDEPENDENT, KERNELS[QUANTISED]
         self.kv = KVSlots(n_slots, capacity, can_cut=can_cut)
-        self.runner = FakeRunner(n_slots, capacity=capacity, can_cut=can_cut)
-        self.scheduler = Scheduler(self.kv, self.runner, LogSoftmax(N_VOCAB))
+        self.runner = FakeRunner(n_slots, capacity=capacity, can_cut=can_cut, arithmetic=arithmetic, kernels=kernels)
+        self.scheduler = Scheduler(self.kv, self.runner, LogSoftmax(N_VOCAB), arithmetic, policy)
         self._workspace = Workspace(N_VOCAB)
         self._readings: dict[Mailbox, Reading] = {}
 

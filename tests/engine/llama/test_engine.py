@@ -16,6 +16,7 @@ from tests.fakes import Told, complete, eventually, generation_request, tell
 from afterword.engine.base import Capabilities
 from afterword.engine.events import Finished, PromptDone
 from afterword.engine.llama import engine
+from afterword.engine.llama.arithmetic import QUANTISED
 from afterword.engine.llama.engine import LlamaEngine, Loaded
 from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.runner import Computed
@@ -80,7 +81,7 @@ class Bench:
 
     def _loaded(self) -> Loaded:
         kv = KVSlots(self.runner.inner.n_slots, 3000)
-        return Loaded(Scheduler(kv, self.runner, LogSoftmax(N_VOCAB)), kv, self._free)
+        return Loaded(Scheduler(kv, self.runner, LogSoftmax(N_VOCAB), QUANTISED), kv, self._free)
 
     def _free(self) -> None:
         self.freed_on.append(threading.current_thread().name)

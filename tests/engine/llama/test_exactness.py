@@ -1,4 +1,4 @@
-"""What `company.py` and `runner.py` build on, checked on real weights: which cuts, moves and neighbours keep bits."""
+"""What `arithmetic.py` builds on, checked on real weights: which cuts, moves and neighbours keep bits."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from tests.engine.llama.desk import Desk, ask
 from tests.models.tiny import Tiny, write_tiny
 
 from afterword.config.model import DEFAULT_MODEL
+from afterword.engine.llama.arithmetic import FLOATS, QUANTISED, Arithmetic
 from afterword.engine.llama.binding import LlamaContext, LlamaModel
 from afterword.engine.llama.kv import Slot
 from afterword.engine.llama.runner import LlamaRunner
@@ -21,7 +22,7 @@ N_CELLS = 1024
 N_SLOTS = 4
 """Slots for sequences; the context has one more, as with float weights."""
 
-FLOATS = ("F32", "F16", "BF16")
+FLOAT_TYPES = ("F32", "F16", "BF16")
 DEFAULT = pytest.param("default", marks=pytest.mark.model)
 
 
@@ -30,10 +31,10 @@ class Opened:
     """A model's context, and what an engine would tell its runner."""
 
     context: LlamaContext
-    float_weights: bool
+    arithmetic: Arithmetic
 
 
-@pytest.fixture(scope="module", params=[*FLOATS, "Q8_0", "Q4_0", DEFAULT])
+@pytest.fixture(scope="module", params=[*FLOAT_TYPES, "Q8_0", "Q4_0", DEFAULT])
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     """Five slots of one kind of weights."""
     if request.param == "default":
@@ -42,7 +43,7 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         path = write_tiny(tmp_path_factory.mktemp("tiny"), Tiny(request.param))
     model = LlamaModel(path)
     context = LlamaContext(model, n_slots=N_SLOTS + 1, n_ctx_slot=N_CELLS, n_batch=512, n_threads=1)
-    yield Opened(context, model.float_weights)
+    yield Opened(context, FLOATS if model.float_weights else QUANTISED)
     context.close()
     model.close()
 
@@ -58,7 +59,7 @@ def context(opened: Opened) -> LlamaContext:
 @pytest.fixture
 def runner(opened: Opened, context: LlamaContext) -> LlamaRunner:
     """A runner as an engine would have it, over the empty slots."""
-    return LlamaRunner(context, float_weights=opened.float_weights)
+    return LlamaRunner(context, opened.arithmetic)
 
 
 TOKENS, OTHERS = np.random.default_rng(0).integers(0, 256, (2, N_CELLS)).tolist()
@@ -106,9 +107,9 @@ def test_cuts_in_pieces_of_several_rows_change_nothing(context: LlamaContext, cu
     assert fill(context, 0, cut, TOKENS) == fill(context, 1, whole, TOKENS)
 
 
-@pytest.mark.parametrize("opened", [*FLOATS, DEFAULT], indirect=True)
+@pytest.mark.parametrize("opened", [*FLOAT_TYPES, DEFAULT], indirect=True)
 def test_prompt_computed_row_by_row_would_have_other_bits(context: LlamaContext) -> None:
-    # Why prompts go in company; and the proof that the tests here could tell.
+    # Why pieces of prompts have several rows; and the proof that the tests here could tell.
     assert fill(context, 0, [1] * 80, TOKENS) != fill(context, 1, [80], TOKENS)
 
 
@@ -132,7 +133,7 @@ def single(slot: int, n: int, token: int) -> Span:
     (sequence,) = group.sequences
     sequence.slot = Slot(slot, np.zeros(0, dtype=np.int32))
     sequence.n_computed, sequence.last_token = n, token
-    return Span(sequence, n, 1, 1, np.ones(1, dtype=np.int8))
+    return Span(sequence, n, 1, np.ones(1, dtype=np.int8))
 
 
 def sampled(
@@ -188,14 +189,14 @@ def test_single_row_leaves_idle_slots_as_they_are(runner: LlamaRunner, context: 
     assert [bytes(context.snapshot(other)) for other in others] == before
 
 
-def prompt_piece(slot: int, start: int, n: int, n_rows: int, *, last: bool) -> Span:
-    """n tokens of a prompt in `n_rows` rows; `last` asks for the logits after its end only, else all are wanted."""
+def prompt_piece(slot: int, start: int, n: int, *, last: bool) -> Span:
+    """n tokens of a prompt; `last` asks for the logits after its end only, else all are wanted."""
     group, _ = Desk(1).add(ask(tuple(TOKENS)))
     (sequence,) = group.sequences
     sequence.slot, sequence.n_computed = Slot(slot, np.zeros(0, dtype=np.int32)), start
     outputs = np.ones(n, dtype=np.int8)
     outputs[: n - 1] = not last
-    return Span(sequence, start, n, n_rows, outputs)
+    return Span(sequence, start, n, outputs)
 
 
 @pytest.mark.parametrize("n_rows", [2, 3, 64])
@@ -205,7 +206,7 @@ def test_token_filled_up_to_several_rows_has_the_bits_it_has_within_a_prompt(
 ) -> None:
     whole = fill(context, 0, [start // 2 + 3, start - start // 2 + 3], TOKENS)
     context.truncate(0, start)
-    (computed,) = runner.forward([prompt_piece(0, start, 1, n_rows, last=True)])
+    computed, _ = runner.forward([prompt_piece(0, start, 1, last=True), prompt_piece(1, 0, n_rows, last=True)])
     assert bits(computed.logits) == whole[start : start + 1]
     assert context.length(0) == start + 1
     # And what it leaves behind is what the prompt would have left.
@@ -213,10 +214,10 @@ def test_token_filled_up_to_several_rows_has_the_bits_it_has_within_a_prompt(
 
 
 def test_last_row_has_the_same_bits_however_many_are_put_out(runner: LlamaRunner, context: LlamaContext) -> None:
-    (every,) = runner.forward([prompt_piece(0, 0, 50, 50, last=False)])
+    (every,) = runner.forward([prompt_piece(0, 0, 50, last=False)])
     expected = bits(every.logits)[-1]
     context.truncate(0, 0)
-    (last,) = runner.forward([prompt_piece(0, 0, 50, 50, last=True)])
+    (last,) = runner.forward([prompt_piece(0, 0, 50, last=True)])
     assert bits(last.logits) == [expected]
 
 

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.engine.llama.desk import words
-from tests.engine.llama.fake_runner import ALONE, COMPANY, n_in_company
+from tests.engine.llama.fake_context import SEVERAL, SINGLE, n_as_prompt
 
 from afterword.engine.llama.kv import Demand, KVSlots, Placement, Reuse, ScoreRow, Slot, common_prefix
 
@@ -241,7 +241,7 @@ def test_inexact_tokens_are_not_for_reproducible_demands() -> None:
     kv = KVSlots(2, 300)
     slot = fill(kv, 0, words(50), running=True)
     kv.append(slot, words(60)[50:], exact=False)
-    kv.append(slot, words(70)[60:], exact=True)  # in company, but after sampled ones
+    kv.append(slot, words(70)[60:], exact=True)  # as a prompt, but after sampled ones
     assert where(kv, demand(words(70))) == (1, 50, 0)
     assert where(kv, demand(words(70), reproducible=False)) == (1, 69, 0)
 
@@ -303,10 +303,10 @@ class Books(RuleBasedStateMachine):
         kept = self.truth[source.id][:n_reused]
         self.kv.open(placement)
         assert [token for token, _ in kept] == asked.prompt[:n_reused].tolist()
-        assert not reproducible or {way for _, way in kept} <= {COMPANY}
+        assert not reproducible or {way for _, way in kept} <= {SEVERAL}
         rest = asked.prompt[n_reused:].tolist()
         self.kv.append(slot, rest, exact=True)
-        self.truth[slot.id] = kept + [(token, COMPANY) for token in rest]
+        self.truth[slot.id] = kept + [(token, SEVERAL) for token in rest]
 
     @precondition(lambda self: self.kv.n_running > 0)
     @rule(data=st.data(), n=st.integers(1, 20))
@@ -315,7 +315,7 @@ class Books(RuleBasedStateMachine):
         n = min(n, 700 - slot.n)
         start = slot.n
         self.kv.append(slot, words(start + n)[start:], exact=False)
-        self.truth[slot.id] += [(token, ALONE) for token in words(start + n)[start:]]
+        self.truth[slot.id] += [(token, SINGLE) for token in words(start + n)[start:]]
 
     @precondition(lambda self: self.kv.n_running > 0)
     @rule(data=st.data())
@@ -333,7 +333,7 @@ class Books(RuleBasedStateMachine):
         for slot in self.kv:
             truth = self.truth[slot.id]
             assert slot.tokens[: slot.n].tolist() == [token for token, _ in truth]
-            assert slot.n_exact == n_in_company([way for _, way in truth])
+            assert slot.n_exact == n_as_prompt([way for _, way in truth])
 
     def _pick_running(self, data: st.DataObject) -> Slot:
         return data.draw(st.sampled_from([slot for slot in self.kv if slot.running]))
@@ -349,7 +349,7 @@ class Books(RuleBasedStateMachine):
         """Tokens of a slot that the demand could use, counted one by one."""
         n = 0
         for (token, way), own in zip(truth, asked.prompt[:-1].tolist(), strict=False):
-            if token != own or (asked.reproducible and way == ALONE):
+            if token != own or (asked.reproducible and way == SINGLE):
                 break
             n += 1
         return n

@@ -122,7 +122,7 @@ async def test_greedy_continuation_is_llama_cpps_own(
 ) -> None:
     start = prompt[:n_prompt]
     told = await complete(default_engine, generation_request(start, max_tokens=20, logprobs=0))
-    # A second token, cut off again: a prompt of one token goes in company too.
+    # A second token, cut off again: a prompt of one token has two rows too.
     reference.logprobs([*start, start[-1]])
     expected = reference.go_on(20, at=n_prompt)
     assert [token.id for token in told.tokens()] == [token for token, _ in expected]

@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.engine.llama.desk import Desk, ask, words
 
+from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, QUANTISED, Arithmetic
 from afterword.engine.llama.binding import LlamaContext
 from afterword.engine.llama.kv import Slot
 from afterword.engine.llama.runner import LlamaRunner
@@ -56,9 +57,9 @@ class FakeContext:
 class Bench:
     """A runner over a fake context."""
 
-    def __init__(self, *, float_weights: bool = False, can_cut: bool = True) -> None:
+    def __init__(self, arithmetic: Arithmetic = QUANTISED, *, can_cut: bool = True) -> None:
         self.context = FakeContext(can_cut=can_cut)
-        self.runner = LlamaRunner(cast(LlamaContext, self.context), float_weights=float_weights)
+        self.runner = LlamaRunner(cast(LlamaContext, self.context), arithmetic)
 
     def forward(self, *spans: Span) -> list[list[list[float]]]:
         """The logits of each span."""
@@ -77,14 +78,23 @@ class Bench:
         return [(int(str(entry[1])), int(str(entry[2]))) for entry in self.context.log if entry[0] == "truncate"]
 
 
-def span(slot: int, start: int, n: int = 1, *, n_rows: int | None = None, wanted: tuple[int, ...] = (-1,)) -> Span:
+def span(slot: int, start: int, n: int = 1, *, wanted: tuple[int, ...] = (-1,)) -> Span:
     """A piece of `PROMPT` on a slot; `wanted` are the rows in it whose logits are needed."""
     group, _ = Desk(1).add(ask(PROMPT))
     (sequence,) = group.sequences
     sequence.slot, sequence.n_computed = Slot(slot, np.zeros(0, dtype=np.int32)), start
     outputs = np.zeros(n, dtype=np.int8)
     outputs[list(wanted)] = 1
-    return Span(sequence, start, n, n if n_rows is None else n_rows, outputs)
+    return Span(sequence, start, n, outputs)
+
+
+def sampled(slot: int, start: int) -> Span:
+    """The next token of a sequence that has sampled it behind `start` others."""
+    group, _ = Desk(1).add(ask(PROMPT[:start]))
+    (sequence,) = group.sequences
+    sequence.slot, sequence.n_computed = Slot(slot, np.zeros(0, dtype=np.int32)), start
+    sequence.last_token = PROMPT[start]
+    return Span(sequence, start, 1, np.ones(1, dtype=np.int8))
 
 
 def test_rows_go_in_ascending_slot_order_and_come_back_in_the_order_asked() -> None:
@@ -103,18 +113,18 @@ def test_rows_go_in_ascending_slot_order_and_come_back_in_the_order_asked() -> N
         pytest.param((0, 2), [[4, 10], [4, 12]], id="some"),
     ],
 )
-@pytest.mark.parametrize("float_weights", [False, True])
+@pytest.mark.parametrize("arithmetic", [QUANTISED, FLOATS])
 def test_each_span_gets_the_rows_it_asked_for(
-    asked: tuple[int, ...], wanted: list[list[float]], float_weights: bool
+    asked: tuple[int, ...], wanted: list[list[float]], arithmetic: Arithmetic
 ) -> None:
-    bench = Bench(float_weights=float_weights)
+    bench = Bench(arithmetic)
     first, middle, last = bench.forward(span(2, 30, 3, wanted=(0, 1)), span(4, 10, 3, wanted=asked), span(6, 0, 3))
     assert (first, middle, last) == ([[2, 30], [2, 31]], wanted, [[6, 2]])
 
 
 def test_rows_that_fill_a_piece_up_are_cut_off_again_and_never_read() -> None:
     bench = Bench()
-    spans = [span(6, 700, 1, n_rows=3), span(2, 400, 3), span(3, 10, 2, n_rows=3, wanted=(0, 1))]
+    spans = [span(6, 700), span(2, 400, 3), span(3, 10, 2, wanted=(0, 1))]
     assert bench.forward(*spans) == [[[6, 700]], [[2, 402]], [[3, 10], [3, 11]]]
     assert bench.places == [
         *((2, 400 + i) for i in range(3)),
@@ -127,43 +137,59 @@ def test_rows_that_fill_a_piece_up_are_cut_off_again_and_never_read() -> None:
 
 def test_rows_that_fill_a_piece_up_are_tokens_of_the_vocabulary() -> None:
     bench = Bench()
-    bench.forward(span(0, 8, 2, n_rows=5))
-    assert [token for _, _, token in bench.context.rows] == [*PROMPT[8:10], *[PROMPT[9]] * 3]
+    bench.forward(span(0, 8, 2), span(1, 0, 5))
+    assert [token for _, _, token in bench.context.rows][:5] == [*PROMPT[8:10], *[PROMPT[9]] * 3]
 
 
 def test_filled_piece_without_outputs_gives_none() -> None:
-    assert Bench().forward(span(0, 700, n_rows=2, wanted=())) == [[]]
+    assert Bench().forward(span(0, 700, wanted=())) == [[]]
 
 
-@pytest.mark.parametrize("spans", [[span(0, 900)], [span(0, 900), span(2, 5)], [span(0, 900), span(1, 5)]])
-def test_quantised_weights_need_no_visitors(spans: list[Span]) -> None:
-    bench = Bench()
-    bench.forward(*spans)
-    assert len(bench.context.rows) == len(spans)
-    assert bench.context.log == [("decode", len(spans))]
+@pytest.mark.parametrize("arithmetic", [QUANTISED, INDEPENDENT])
+@pytest.mark.parametrize("places", [[(0, 900)], [(0, 900), (2, 5)], [(0, 900), (1, 5)]])
+def test_sampled_tokens_go_alone_unless_lone_rows_have_other_numbers(
+    places: list[tuple[int, int]], arithmetic: Arithmetic
+) -> None:
+    bench = Bench(arithmetic)
+    bench.forward(*(sampled(slot, start) for slot, start in places))
+    assert bench.places == places
+    assert bench.context.log == [("decode", len(places))]
+
+
+def test_independent_rows_go_as_they_are_side_by_side() -> None:
+    bench = Bench(INDEPENDENT)
+    assert bench.forward(span(3, 7, 1), sampled(0, 9), span(1, 0, 3)) == [[[3, 7]], [[0, 9]], [[1, 2]]]
+    assert bench.places == [(0, 9), (1, 0), (1, 1), (1, 2), (3, 7)]
+    assert bench.cuts == []
 
 
 @pytest.mark.parametrize(
     ("spans", "places", "cuts"),
     [
-        pytest.param([span(0, 5)], [(0, 5), (1, 20)], [(1, 20)], id="next-door-holds-tokens"),
-        pytest.param([span(3, 5)], [(3, 5), (4, 0)], [(4, 0)], id="next-door-is-empty"),
-        pytest.param([span(0, 5), span(1, 20)], [(0, 5), (1, 20)], [], id="neighbour-behind"),
-        pytest.param([span(1, 20), span(0, 5)], [(0, 5), (1, 20)], [], id="neighbour-in-front"),
+        pytest.param([sampled(0, 5)], [(0, 5), (1, 20)], [(1, 20)], id="the-slot-behind-holds-tokens"),
+        pytest.param([sampled(3, 5)], [(3, 5), (4, 0)], [(4, 0)], id="the-slot-behind-is-empty"),
+        pytest.param([sampled(0, 5), sampled(1, 20)], [(0, 5), (1, 20)], [], id="neighbour-behind"),
+        pytest.param([sampled(1, 20), sampled(0, 5)], [(0, 5), (1, 20)], [], id="neighbour-in-front"),
         pytest.param(
-            [span(0, 5), span(2, 7)], [(0, 5), (1, 20), (2, 7), (3, 0)], [(1, 20), (3, 0)], id="visitor-fills-a-gap"
+            [sampled(0, 5), sampled(2, 7)],
+            [(0, 5), (1, 20), (2, 7), (3, 0)],
+            [(1, 20), (3, 0)],
+            id="added-row-fills-a-gap",
         ),
         pytest.param(
-            [span(1, 20), span(2, 7), span(5, 9)], [(1, 20), (2, 7), (5, 9), (6, 0)], [(6, 0)], id="one-of-three-alone"
+            [sampled(1, 20), sampled(2, 7), sampled(5, 9)],
+            [(1, 20), (2, 7), (5, 9), (6, 0)],
+            [(6, 0)],
+            id="one-of-three-alone",
         ),
         pytest.param([span(0, 5, 2)], [(0, 5), (0, 6)], [], id="two-rows-of-a-prompt"),
-        pytest.param([span(0, 5, n_rows=2)], [(0, 5), (0, 6)], [(0, 6)], id="filled-up"),
+        pytest.param([span(0, 5)], [(0, 5), (0, 6)], [(0, 6)], id="filled-up"),
     ],
 )
-def test_float_weights_get_a_visitor_next_door_for_a_row_alone_in_its_micro_batch(
+def test_floats_get_a_row_beside_one_alone_in_its_micro_batch(
     spans: list[Span], places: list[tuple[int, int]], cuts: list[tuple[int, int]]
 ) -> None:
-    bench = Bench(float_weights=True)
+    bench = Bench(FLOATS)
     bench.context.lengths[1] = 20
     results = bench.forward(*spans)
     assert bench.places == places
@@ -171,9 +197,9 @@ def test_float_weights_get_a_visitor_next_door_for_a_row_alone_in_its_micro_batc
     assert results == [[[each.sequence.slot_id, each.start + each.n - 1]] for each in spans]
 
 
-def test_visitor_is_a_token_of_the_vocabulary_and_put_out() -> None:
-    bench = Bench(float_weights=True)
-    bench.forward(span(0, 5))
+def test_row_beside_another_is_a_token_of_the_vocabulary_and_put_out() -> None:
+    bench = Bench(FLOATS)
+    bench.forward(sampled(0, 5))
     assert [token for _, _, token in bench.context.rows] == [PROMPT[5]] * 2
     assert bench.context.outputs == [1, 1]
 
@@ -187,12 +213,12 @@ def test_visitor_is_a_token_of_the_vocabulary_and_put_out() -> None:
         pytest.param([span(0, 10, 2), span(1, 10, 2)], [0, 1, 0, 1], id="neighbours-with-one-each"),
         pytest.param([span(0, 10, 2, wanted=()), span(1, 10, 2)], [0, 1, 0, 1], id="a-neighbour-without"),
         pytest.param([span(0, 10, 2), span(2, 10, 2)], [1, 1, 1, 1], id="each-run-by-itself"),
-        pytest.param([span(0, 10, 1, n_rows=2)], [1, 1], id="a-row-that-is-thrown-away"),
-        pytest.param([span(0, 10, 2, n_rows=3, wanted=(0,))], [1, 0, 1], id="behind-the-piece"),
+        pytest.param([span(0, 10, 1)], [1, 1], id="a-row-that-is-thrown-away"),
+        pytest.param([span(0, 10, 2, wanted=(0,)), span(2, 0, 3, wanted=())], [1, 0, 1, 0, 0, 0], id="behind-it"),
     ],
 )
-def test_float_weights_never_put_out_a_single_row(spans: list[Span], outputs: list[int]) -> None:
-    bench = Bench(float_weights=True)
+def test_floats_never_put_out_a_single_row(spans: list[Span], outputs: list[int]) -> None:
+    bench = Bench(FLOATS)
     results = bench.forward(*spans)
     assert bench.context.outputs == outputs
     for each, logits in zip(spans, results, strict=True):
@@ -258,11 +284,11 @@ def test_memory_that_refuses_to_be_cut_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("float_weights", "piece"),
-    [pytest.param(False, span(3, 6, n_rows=2), id="filled-up"), pytest.param(True, span(2, 5), id="visitor")],
+    ("arithmetic", "asked"),
+    [pytest.param(QUANTISED, span(3, 6), id="filled-up"), pytest.param(FLOATS, sampled(2, 5), id="beside-another")],
 )
-def test_rows_that_cannot_be_cut_off_again_are_an_error(float_weights: bool, piece: Span) -> None:
-    bench = Bench(float_weights=float_weights, can_cut=False)
+def test_rows_that_cannot_be_cut_off_again_are_an_error(arithmetic: Arithmetic, asked: Span) -> None:
+    bench = Bench(arithmetic, can_cut=False)
     bench.context.lengths[3] = 7
     with pytest.raises(RuntimeError, match="slot 3 to 7"):
-        bench.forward(piece)
+        bench.forward(asked)

@@ -1,141 +1,29 @@
-from dataclasses import dataclass, replace
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from tests.engine.llama.desk import Desk, Reading, ask, words
-from tests.engine.llama.fake_runner import ALONE, COMPANY, N_VOCAB
+from tests.engine.llama.desk import Desk, ask, words
+from tests.engine.llama.fake_context import N_VOCAB, SEVERAL, SINGLE
 
 from afterword.engine.events import Finished, PromptDone
-from afterword.engine.llama.sequence import Group
-from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.errors import AfterwordError
 from afterword.fields.sampling import Sampling
 
 BAN_ALL = Sampling(logit_bias=tuple((token, -100.0) for token in range(N_VOCAB)))
-LAST_ARRIVAL = 25
-"""The step before which the last job comes."""
-MAX_PROMPT = 700
-CAPACITY = MAX_PROMPT + 12
-"""Little room for rows that are thrown away."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    request: GenerationRequest
-    arrives: int
-    leaves: int | None
-    """Step before which the client goes away."""
-    continues: bool
-    """Its prompt follows what the job before it has said by then, as typing clients do."""
-
-
-@st.composite
-def plays(draw: st.DrawFn) -> list[Job]:
-    """Two to seven jobs over two contexts, so that most have something in common."""
-    lengths = st.sampled_from([0, 1, 2, 20, 31, 32, 33, 64, 100, 128, 200, 255, 256, 257, 300, 400, 511, 512, 513])
-    contexts = [words(draw(lengths), book) for book in (0, draw(st.integers(0, 1)))]
-    n_jobs = draw(st.integers(2, 7))
-    return [draw(jobs(contexts)) for _ in range(n_jobs)]
-
-
-@st.composite
-def jobs(draw: st.DrawFn, contexts: list[tuple[int, ...]]) -> Job:
-    tail = words(draw(st.sampled_from([0, 0, 1, 2, 12, 63, 64, 65, 130])), draw(st.integers(2, 3)))
-    arrives = draw(st.integers(0, LAST_ARRIVAL))
-    stay = draw(st.none() | st.none() | st.integers(0, 20))
-    request = ask(
-        (draw(st.sampled_from(contexts)) + tail) or words(1),
-        n_candidates=draw(st.sampled_from([1, 1, 2, 4])),
-        max_tokens=draw(st.sampled_from([0, 1, 2, 5, 12])),
-        seed=draw(st.integers(0, 2)),
-        reproducible=draw(st.booleans()),
-        logprobs=draw(st.sampled_from([None, 0, 3])),
-        prompt_logprobs=draw(st.sampled_from([None, None, None, None, 1, 4])),
-        end_ids=frozenset({3, 4}),
-    )
-    return Job(request, arrives, None if stay is None else arrives + stay, draw(st.booleans()))
-
-
-def play(desk: Desk, played: list[Job]) -> list[Reading]:
-    """What the readers were told; `Reading.request` has the prompt that a continuing job really had."""
-    groups: list[Group | None] = [None] * len(played)
-    readings = [Reading(job.request) for job in played]
-    for now in range(2000):
-        for number, job in enumerate(played):
-            if job.arrives == now:
-                before = readings[number - 1] if job.continues and number else None
-                groups[number], readings[number] = desk.add(job.request if before is None else _after(before, job))
-        for group, job in zip(groups, played, strict=True):
-            if job.leaves == now and group is not None:
-                desk.cancel(group)
-        desk.step()
-        if now >= LAST_ARRIVAL and desk.scheduler.idle:
-            return readings
-    raise AssertionError("the work never ends")
-
-
-def _after(before: Reading, job: Job) -> GenerationRequest:
-    said = tuple(token.id for token in before.listed(0))
-    return replace(job.request, prompt=(before.request.prompt + said + job.request.prompt[-3:])[-MAX_PROMPT:])
-
-
-def assert_same(reading: Reading, alone: Reading, *, left: bool) -> None:
-    if left and reading.prompt is None:
-        assert reading.told == []
-        return
-    assert reading.scores() == alone.scores()
-    for index in range(reading.request.n_candidates):
-        tokens, end = reading.tokens(index), reading.finished(index)
-        if left and end is None:
-            assert tokens == alone.tokens(index)[: len(tokens)]
-        else:
-            assert tokens == alone.tokens(index)
-            assert end == alone.finished(index)
-
-
-@settings(max_examples=80, deadline=None)
-@given(plays(), st.integers(1, 6))
-def test_answers_of_a_reproducible_request_do_not_depend_on_the_others(played: list[Job], n_slots: int) -> None:
-    desk = Desk(n_slots, capacity=CAPACITY)
-    readings = play(desk, played)
-    assert desk.kv.n_running == 0
-    for job, reading in zip(played, readings, strict=True):
-        left = job.leaves is not None
-        if job.request.reproducible:
-            assert_same(reading, Desk(6, capacity=CAPACITY).complete(reading.request), left=left)
-        elif not left:
-            assert reading.prompt is not None
-            assert (reading.prompt.scores is None) == (job.request.prompt_logprobs is None)
-            assert all(reading.finished(index) is not None for index in range(job.request.n_candidates))
-
-
-@settings(max_examples=30, deadline=None)
-@given(plays(), st.integers(1, 4))
-def test_memory_that_cannot_be_cut_is_never_filled_up_and_everybody_finishes(played: list[Job], n_slots: int) -> None:
-    desk = Desk(n_slots, capacity=CAPACITY, can_cut=False)
-    readings = play(desk, played)
-    assert desk.kv.n_running == 0
-    for job, reading in zip(played, readings, strict=True):
-        ends = [reading.finished(index) for index in range(job.request.n_candidates)]
-        assert job.leaves is not None or None not in ends
 
 
 @pytest.mark.parametrize("n_prompt", [1, 2, 3, 255, 256, 257, 511, 512, 513, 514, 1024, 1025])
-def test_prompt_tokens_go_in_company_and_sampled_ones_alone(n_prompt: int) -> None:
+def test_prompt_tokens_have_several_rows_and_sampled_ones_a_single_one(n_prompt: int) -> None:
     desk = Desk(2)
     desk.complete(ask(words(n_prompt), max_tokens=9))
-    assert desk.runner.cells[0].ways == [COMPANY] * n_prompt + [ALONE] * 8
+    assert desk.runner.cells[0].ways == [SEVERAL] * n_prompt + [SINGLE] * 8
 
 
 @pytest.mark.parametrize("n_missing", [1, 2, 3])
-def test_rest_of_a_cached_prompt_goes_in_company_however_short(n_missing: int) -> None:
+def test_rest_of_a_cached_prompt_has_several_rows_however_short(n_missing: int) -> None:
     desk = Desk(1)
     desk.complete(ask(words(100), max_tokens=1))
     desk.complete(ask(words(100 + n_missing), max_tokens=1))
     assert desk.runner.calls == [[(0, 100, 100)], [(0, n_missing, max(2, n_missing))]]
-    assert desk.runner.cells[0].ways == [COMPANY] * (100 + n_missing)
+    assert desk.runner.cells[0].ways == [SEVERAL] * (100 + n_missing)
 
 
 @pytest.mark.parametrize("n_prompt", [2, 63, 100, 200, 700])
@@ -390,12 +278,13 @@ def test_slots_that_sample_lie_side_by_side_while_prompts_of_similar_length_are_
     assert all(ids == list(range(ids[0], ids[0] + len(ids))) for ids in sampled)
 
 
-def test_memory_that_cannot_be_cut_takes_one_prompt_at_a_time_and_nothing_more() -> None:
+def test_memory_that_cannot_be_cut_gets_no_rows_that_would_have_to_be_cut_off() -> None:
     desk = Desk(2, can_cut=False)
     desk.add(ask(words(100), max_tokens=1))
-    desk.add(ask(words(257, 1), max_tokens=1))
+    desk.add(ask(words(357, 1), max_tokens=1))
+    desk.add(ask(words(1, 2), max_tokens=1))
     desk.finish()
-    assert desk.runner.calls == [[(0, 100, 100)], [(1, 256, 256)], [(1, 1, 1)]]
+    assert desk.runner.calls == [[(0, 100, 100), (1, 100, 100)], [(0, 1, 1), (1, 1, 1)], [(1, 256, 256)]]
 
 
 def test_a_short_prompt_does_not_wait_for_the_end_of_a_long_one() -> None:
@@ -418,7 +307,7 @@ def test_short_prompts_do_not_starve_a_long_one() -> None:
     assert long.finished(0) is not None
 
 
-def test_gaps_between_running_slots_are_closed() -> None:
+def test_gaps_between_running_slots_are_closed_and_what_was_kept_changes_places() -> None:
     desk = Desk(4)
     groups = [desk.add(ask(words(40, book), max_tokens=500))[0] for book in range(4)]
     for _ in range(10):
@@ -426,3 +315,15 @@ def test_gaps_between_running_slots_are_closed() -> None:
     desk.cancel(groups[1])
     desk.step()
     assert sorted(slot for slot, _, _ in desk.runner.calls[-1]) == [0, 1, 2]
+    assert desk.kv.slot(3).tokens[:40].tolist() == list(words(40, 1))
+    assert desk.complete(ask(words(40, 1), max_tokens=1)).prompt == PromptDone(39, None)
+
+
+def test_a_sequence_about_to_end_stays_where_it_is() -> None:
+    desk = Desk(3)
+    groups = [desk.add(ask(words(40, book), max_tokens=8))[0] for book in range(3)]
+    while desk.scheduler.counters.completion_tokens < 3 * 5:
+        desk.step()
+    desk.cancel(groups[1])
+    desk.step()
+    assert sorted(slot for slot, _, _ in desk.runner.calls[-1]) == [0, 2]

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afterword.engine.events import PromptDone, PromptScores
+from afterword.engine.llama.arithmetic import Arithmetic
 from afterword.engine.llama.kv import KVSlots, ScoreRow, Slot
 from afterword.engine.llama.runner import Computed
 from afterword.engine.llama.sequence import Sequence
@@ -16,8 +17,9 @@ from afterword.engine.sampling.logprobs import LogSoftmax
 class Committer:
     """Turns computed spans into the next state of their sequences and into messages."""
 
-    def __init__(self, kv: KVSlots, log_softmax: LogSoftmax) -> None:
+    def __init__(self, kv: KVSlots, log_softmax: LogSoftmax, arithmetic: Arithmetic) -> None:
         self._kv = kv
+        self._arithmetic = arithmetic
         self._log_softmax = log_softmax
         self.counters = Counters()
 
@@ -27,7 +29,8 @@ class Committer:
         slot = sequence.slot
         assert slot is not None
         n_prompt_rows = max(0, min(span.n, sequence.n_prompt - span.start))
-        self._kv.append(slot, sequence.pending_tokens(span.n), exact=sequence.prefilling)
+        exact = sequence.prefilling or self._arithmetic.sampled_equals_prompt
+        self._kv.append(slot, sequence.pending_tokens(span.n), exact=exact)
         sequence.n_computed += span.n
         self.counters.prefill_tokens += n_prompt_rows
         if sequence.scored and n_prompt_rows:

@@ -2,7 +2,7 @@
 
 Bookkeeping only: no model, no threads. The scheduler tells it what was computed and carries out the copies it asks for.
 
-    |──── computed as a prompt (company.py) ────|──── sampled, or after something sampled ────|
+    |──── computed as a prompt (arithmetic.py) ──|──── sampled, or after something sampled ────|
     0                                        n_exact                                           n
 
 A slot is `running` (a sequence holds it) or not; one that is not keeps its tokens as prefix cache until
@@ -158,7 +158,7 @@ class KVSlots:
         return not reuse.slot.running and reuse.slot.n - reuse.n <= KEEP
 
     def _victim(self, source: Slot | None) -> Slot | None:
-        """The slot to overwrite: the lowest empty one, else the least recently used, the source last."""
+        """The slot to overwrite: the lowest empty one (arithmetic.py), else the longest unused, the source last."""
         idle = [s for s in self._slots if not s.running]
         if not idle:
             return None

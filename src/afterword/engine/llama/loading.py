@@ -1,22 +1,22 @@
 """From a GGUF file to a running engine: load, size, probe, name. Says no in one sentence when it cannot."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from afterword.config.tree import DEFAULT_CONTEXT, Layout
 from afterword.engine.base import Capabilities
 from afterword.engine.identity import Notebook, file_hash, fingerprint
+from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, MICRO_BATCH, QUANTISED, Arithmetic
 from afterword.engine.llama.binding import LlamaContext, LlamaModel, build_info, check_file
-from afterword.engine.llama.company import SEVERAL
 from afterword.engine.llama.engine import LlamaEngine, Loaded
 from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.layout import load_weights
 from afterword.engine.llama.memory import Need, Share, cells, share_out
 from afterword.engine.llama.openmp import release_workers
-from afterword.engine.llama.probe import keeps_its_numbers, lone_rows_keep_theirs
+from afterword.engine.llama.probe import keeps_its_numbers
 from afterword.engine.llama.runner import LlamaRunner
-from afterword.engine.llama.scheduler import PROMPT_BUDGET, Scheduler
+from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.vocabulary import Vocabulary
 from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.errors import ConfigurationError
@@ -49,6 +49,16 @@ class LlamaSettings:
     """`original`: the file as it is; `split`, `q8_0`: a copy (layout.py); `auto`: the faster, if the type is slow."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A model, how its rows are computed, and the context that its share of memory allows."""
+
+    model: LlamaModel
+    arithmetic: Arithmetic
+    share: Share
+    context: LlamaContext
+
+
 def load_engine(settings: LlamaSettings) -> LlamaEngine:
     """Load the model, allot its slots and start its thread; seconds to minutes.
 
@@ -71,42 +81,38 @@ def _start(
 ) -> LlamaEngine:
     if not model.decoder_only:
         raise ConfigurationError(f"The model {settings.path} ({model.description}) does not continue text.")
-    share = _share(model, settings)
+    arithmetic = _arithmetic_of(model)
+    share = _share(model, settings, arithmetic)
     context = LlamaContext(
         model,
-        n_slots=share.n_slots + _takes_visitors(model),
+        n_slots=share.n_slots + _n_spare_slots(arithmetic),
         n_ctx_slot=cells(share.context),
-        n_batch=PROMPT_BUDGET,
+        n_batch=MICRO_BATCH,
         n_threads=n_threads,
     )
     try:
-        return _engine(model, context, share, settings, (*identity, SEVERAL, min(context.n_slots, 2)), notebook)
+        probed = (*identity, astuple(arithmetic), min(context.n_slots, 2))
+        return _engine(_Opened(model, arithmetic, share, context), settings, probed, notebook)
     except BaseException:
         # Before the model, which the caller frees.
         context.close()
         raise
 
 
-def _engine(
-    model: LlamaModel,
-    context: LlamaContext,
-    share: Share,
-    settings: LlamaSettings,
-    identity: tuple[object, ...],
-    notebook: Notebook,
-) -> LlamaEngine:
-    exact = notebook.recall(f"probe {identity}", lambda: str(_keeps_the_promise(context, model))) == "True"
+def _engine(opened: _Opened, settings: LlamaSettings, identity: tuple[object, ...], notebook: Notebook) -> LlamaEngine:
+    model, share, context = opened.model, opened.share, opened.context
+    exact = model.memory_can_be_cut and _is_exact(opened, identity, notebook)
     # What was tried out so far was computed in this thread; from here on the engine's own computes.
     release_workers()
     capabilities = Capabilities(
         context=share.context,
         max_logprobs=min(MAX_LOGPROBS, model.n_vocab),
-        reproducible=exact and model.memory_can_be_cut,
+        reproducible=exact,
         prefix_cache=True,
         n_streams=share.n_slots,
     )
     kv = KVSlots(share.n_slots, context.n_ctx_slot, can_cut=model.memory_can_be_cut)
-    runner = LlamaRunner(context, float_weights=_takes_visitors(model))
+    runner = LlamaRunner(context, opened.arithmetic)
 
     def free() -> None:
         context.close()
@@ -117,35 +123,41 @@ def _engine(
         Vocabulary(LlamaModel(settings.path, vocab_only=True)),
         capabilities,
         fingerprint(*identity, share.context, exact),
-        Loaded(Scheduler(kv, runner, LogSoftmax(model.n_vocab)), kv, free),
+        Loaded(Scheduler(kv, runner, LogSoftmax(model.n_vocab), opened.arithmetic), kv, free),
         max_waiting=settings.max_waiting,
     )
 
 
-def _keeps_the_promise(context: LlamaContext, model: LlamaModel) -> bool:
-    """See `probe.py`. With float weights the runner leaves no row alone, so what it would be alone does not matter."""
-    if not keeps_its_numbers(context, model.n_vocab):
-        return False
-    return model.float_weights or lone_rows_keep_theirs(context, model.n_vocab)
+def _is_exact(opened: _Opened, identity: tuple[object, ...], notebook: Notebook) -> bool:
+    """What the probe finds, found once."""
+
+    def probe() -> str:
+        return str(keeps_its_numbers(opened.context, opened.model.n_vocab, opened.arithmetic))
+
+    return notebook.recall(f"probe {identity}", probe) == "True"
 
 
-def _share(model: LlamaModel, settings: LlamaSettings) -> Share:
+def _arithmetic_of(model: LlamaModel) -> Arithmetic:
+    if not model.memory_can_be_cut:
+        # Rows that are added could not be cut off again. So none are, and nothing is promised.
+        return INDEPENDENT
+    return FLOATS if model.float_weights else QUANTISED
+
+
+def _n_spare_slots(arithmetic: Arithmetic) -> int:
+    """Slots behind the last, so that there is one beside each for the row that a lone row needs."""
+    return 0 if arithmetic.lone_rows_keep_theirs else 1
+
+
+def _share(model: LlamaModel, settings: LlamaSettings, arithmetic: Arithmetic) -> Share:
     context = min(DEFAULT_CONTEXT, model.n_ctx_train) if settings.context is None else settings.context
     # Logits and the scores of every head, each with a copy in work.
     row = 2 * (model.n_vocab + model.n_head * cells(context))
-    spare_slot = _takes_visitors(model) * cells(context) * model.kv_bytes_per_token
+    spare = _n_spare_slots(arithmetic) * cells(context) * model.kv_bytes_per_token
     need = Need(
         weights=model.size,
         kv_per_token=model.kv_bytes_per_token,
-        compute=FLOAT_BYTES * PROMPT_BUDGET * row + spare_slot,
+        compute=FLOAT_BYTES * MICRO_BATCH * row + spare,
         n_ctx_train=model.n_ctx_train,
     )
     return share_out(need, context=settings.context, parallel=settings.parallel, budget=settings.memory_bytes)
-
-
-def _takes_visitors(model: LlamaModel) -> bool:
-    """Whether lone rows get one next door (runner.py), which takes a slot more, so that every slot has a neighbour.
-
-    Not where memory cannot be cut: the visitor could not be taken away again.
-    """
-    return model.float_weights and model.memory_can_be_cut

@@ -1,4 +1,4 @@
-"""Whether this build of llama.cpp and this model keep the promise that `company.py` rests on.
+"""Whether this build of llama.cpp computes this model as its `Arithmetic` says.
 
 Computes some hundred tokens in several ways and compares the logits' bits. A model that fails still answers; its card
 says that seeded requests are not reproducible to the bit.
@@ -7,6 +7,7 @@ says that seeded requests are not reproducible to the bit.
 import numpy as np
 from numpy.typing import NDArray
 
+from afterword.engine.llama.arithmetic import Arithmetic
 from afterword.engine.llama.binding import LlamaContext
 
 N = 80
@@ -16,29 +17,34 @@ N_LONE = 16
 """Single rows that are compared: one alone may be equal by luck where the next matrix is quantised."""
 
 
-def keeps_its_numbers(context: LlamaContext, n_vocab: int) -> bool:
-    """Whether a prompt's numbers depend neither on its cut nor on a neighbour, and a single row's on no neighbour.
+def keeps_its_numbers(context: LlamaContext, n_vocab: int, arithmetic: Arithmetic) -> bool:
+    """Whether a token's numbers depend on nothing but the tokens before it, if rows are laid out for `arithmetic`.
 
     Uses and clears slots 0 and 1; without a second slot there are no neighbours to depend on.
     """
     if context.n_ctx_slot < N + 2:
         return False
     tokens = (np.arange(N, dtype=np.int64) * 7919 % n_vocab).astype(np.int32)
-    whole = _after(context, 0, tokens, [N])
-    same = all(np.array_equal(whole, _after(context, 0, tokens, cut)) for cut in ([N // 2] * 2, [2, N - 5, 3]))
+    whole = _after(context, tokens, [N])
+    cuts = [[N // 2] * 2, [2, N - 5, 3]]
+    if arithmetic.rows_needed == 1 or arithmetic.sampled_equals_prompt:
+        cuts += [[1] * N, [N - 1, 1]]
+    same = all(np.array_equal(whole, _after(context, tokens, cut)) for cut in cuts)
     if context.n_slots > 1:
         same = same and _neighbours_do_not_matter(context, tokens, whole)
-    for slot in range(min(2, context.n_slots)):
-        context.truncate(slot, 0)
+    if arithmetic.lone_rows_keep_theirs:
+        same = same and _lone_rows_keep_theirs(context, n_vocab)
+    _clear(context)
     return same
 
 
-def lone_rows_keep_theirs(context: LlamaContext, n_vocab: int) -> bool:
+def _lone_rows_keep_theirs(context: LlamaContext, n_vocab: int) -> bool:
     """Whether the only row of a micro-batch, or the only one put out, has the numbers it has among others.
 
     Not so where a matrix is of floats: in all of a float model, but also the router of a quantised mixture of experts,
-    or an output matrix that was spared. Uses and clears slots 0 and 1.
+    or an output matrix that was spared.
     """
+    _clear(context)
     tokens = (np.arange(N_LONE + 2, dtype=np.int64) * 7919 % n_vocab).astype(np.int32)
     both = _run(context, [(0, 0, tokens[:2])])[1].copy()
     context.truncate(0, 0)
@@ -50,25 +56,28 @@ def lone_rows_keep_theirs(context: LlamaContext, n_vocab: int) -> bool:
             context.truncate(0, place)
             alone = _run(context, [(0, place, row)])[0]
             same = same and bool(np.array_equal(alone, beside))
-    for slot in range(min(2, context.n_slots)):
-        context.truncate(slot, 0)
     return same
 
 
-def _after(context: LlamaContext, slot: int, tokens: NDArray[np.int32], cut: list[int]) -> NDArray[np.float32]:
+def _clear(context: LlamaContext) -> None:
+    for slot in range(min(2, context.n_slots)):
+        context.truncate(slot, 0)
+
+
+def _after(context: LlamaContext, tokens: NDArray[np.int32], cut: list[int]) -> NDArray[np.float32]:
     """Logits of the last two tokens, computed in pieces of those lengths."""
-    context.truncate(slot, 0)
+    context.truncate(0, 0)
     start = 0
+    found: list[NDArray[np.float32]] = []
     for n in cut:
-        rows = _run(context, [(slot, start, tokens[start : start + n])])
+        found += list(_run(context, [(0, start, tokens[start : start + n])]).copy())
         start += n
-    return rows[-2:].copy()
+    return np.array(found[-2:])
 
 
 def _neighbours_do_not_matter(context: LlamaContext, tokens: NDArray[np.int32], whole: NDArray[np.float32]) -> bool:
     """Two pieces side by side, then two single rows side by side against the same rows beside another token."""
-    for slot in (0, 1):
-        context.truncate(slot, 0)
+    _clear(context)
     half = len(tokens) // 2
     _run(context, [(0, 0, tokens[:half]), (1, 0, tokens[half : 2 * half])])
     beside = _run(context, [(0, half, tokens[half:]), (1, half, tokens[: len(tokens) - half])])[:2]

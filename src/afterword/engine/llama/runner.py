@@ -1,20 +1,17 @@
-"""Spans into one llama.cpp call and its logits back.
-
-Adds the rows that keep numbers from depending on luck (company.py) and takes them away again: rows behind a piece of
-a prompt, and for models with float weights, whose matrices multiply one row by another routine than several, a row of
-the slot next door for a token that would be the only one in its micro-batch.
+"""Spans into one llama.cpp call, laid out as arithmetic.py says, and its logits back.
 
 The only caller of `LlamaContext`. Engine thread only.
 """
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from afterword.engine.llama.arithmetic import Arithmetic, Rows, lay_out
 from afterword.engine.llama.binding import LlamaContext
 from afterword.engine.llama.sequence import Span
 
@@ -32,7 +29,7 @@ class Runner(Protocol):
     """What the scheduler needs of a model; the tests have one without any."""
 
     def forward(self, spans: Sequence[Span]) -> list[Computed]:
-        """Compute spans of distinct sequences, all with the same number of rows; results in the same order."""
+        """Compute spans of distinct sequences, chosen as a `Policy` must; results in the same order."""
         ...
 
     def copy(self, source: int, target: int, n: int) -> None:
@@ -49,54 +46,37 @@ class Runner(Protocol):
 
 
 class LlamaRunner:
-    """`Runner` on a llama.cpp context. With float weights the context has one slot more than the scheduler uses."""
+    """`Runner` on a llama.cpp context, which has a spare slot at its end if lone rows do not keep their numbers."""
 
-    def __init__(self, context: LlamaContext, *, float_weights: bool) -> None:
+    def __init__(self, context: LlamaContext, arithmetic: Arithmetic) -> None:
         self._context = context
-        self._float_weights = float_weights
+        self._arithmetic = arithmetic
         self._snapshot: tuple[int, ctypes.Array[ctypes.c_uint8]] | None = None
 
     def forward(self, spans: Sequence[Span]) -> list[Computed]:
-        """See `Runner.forward`. Rows go in ascending slot order, as llama.cpp batches best."""
+        """See `Runner.forward`."""
         self._snapshot = None
-        pieces = [_Piece.of(span) for span in sorted(spans, key=lambda span: span.sequence.slot_id)]
-        if self._float_weights:
-            pieces = self._with_company(pieces)
-        logits = self._decode(pieces)
-        for piece in pieces:
+        rows = lay_out(map(_rows_of, spans), self._arithmetic, self._context.length)
+        logits = self._decode(rows)
+        for piece in rows:
             if piece.n_kept < len(piece.tokens):
                 self.truncate(piece.slot, piece.start + piece.n_kept)
-        found = _rows_of(pieces, logits)
+        found = _logits_asked_for(rows, logits)
         return [Computed(span, found[span.sequence.slot_id]) for span in spans]
 
-    def _decode(self, pieces: list["_Piece"]) -> NDArray[np.float32]:
+    def _decode(self, rows: list[Rows]) -> NDArray[np.float32]:
         # Lists: a step mostly has a row a piece, and numpy takes a microsecond or more for anything.
         tokens: list[int] = []
         positions: list[int] = []
         slots: list[int] = []
         outputs: list[int] = []
-        for piece in pieces:
+        for piece in rows:
             n = len(piece.tokens)
             tokens += piece.tokens
             positions += range(piece.start, piece.start + n)
             slots += [piece.slot] * n
             outputs += piece.outputs
         return self._context.decode(tokens, positions, slots, outputs)
-
-    def _with_company(self, pieces: list["_Piece"]) -> list["_Piece"]:
-        """No micro-batch of a single row, and none that puts out a single row."""
-        complete: list[_Piece] = []
-        for run in _runs(pieces):
-            complete += run
-            if len(run) == 1 and len(run[0].tokens) == 1:
-                next_door = run[0].slot + 1
-                end = self._context.length(next_door)
-                complete.append(_Piece.visitor(next_door, end, run[0].tokens[0]))
-        for run in _runs(complete):
-            if sum(sum(piece.outputs) for piece in run) == 1:
-                spare = next(piece for piece in run if not all(piece.outputs))
-                spare.outputs[max(i for i, output in enumerate(spare.outputs) if output == 0)] = 1
-        return complete
 
     def copy(self, source: int, target: int, n: int) -> None:
         """See `Runner.copy`. Several copies from one source in a row take its snapshot once.
@@ -128,64 +108,21 @@ class LlamaRunner:
             self._context.restore(b if slot == a else a, data)
 
 
-@dataclass(slots=True)
-class _Piece:
-    """The rows of one slot in a call."""
-
-    slot: int
-    start: int
-    """Position of the first row."""
-    tokens: list[int]
-    outputs: list[int]
-    """1 for each row whose logits llama.cpp puts out, else 0."""
-    n_kept: int
-    """Rows that stay; the others are cut off after the call."""
-    wanted: list[int] = field(default_factory=list)
-    """Rows whose logits were asked for."""
-
-    @classmethod
-    def of(cls, span: Span) -> "_Piece":
-        """A span and, behind it, the rows that are thrown away. Any token does for those."""
-        tokens: list[int] = span.sequence.pending_tokens(span.n).tolist()
-        outputs: list[int] = span.outputs.tolist()
-        wanted = [i for i, output in enumerate(outputs) if output]
-        n_more = span.n_rows - span.n
-        return cls(
-            slot=span.sequence.slot_id,
-            start=span.start,
-            tokens=tokens + tokens[-1:] * n_more,
-            outputs=outputs + [0] * n_more,
-            n_kept=span.n,
-            wanted=wanted,
-        )
-
-    @classmethod
-    def visitor(cls, slot: int, end: int, token: int) -> "_Piece":
-        """One row behind the content of a slot that has nothing to compute."""
-        return cls(slot, end, [token], [1], n_kept=0)
+def _rows_of(span: Span) -> Rows:
+    """The rows of a span alone."""
+    sequence = span.sequence
+    tokens: list[int] = sequence.pending_tokens(span.n).tolist()
+    return Rows(sequence.slot_id, span.start, tokens, span.outputs.tolist(), of_prompt=sequence.prefilling)
 
 
-def _runs(pieces: list[_Piece]) -> list[list[_Piece]]:
-    """Pieces that share a micro-batch: llama.cpp computes each run of consecutive slot ids apart."""
-    runs: list[list[_Piece]] = []
-    for piece in pieces:
-        if runs and piece.slot == runs[-1][-1].slot + 1:
-            runs[-1].append(piece)
-        else:
-            runs.append([piece])
-    return runs
-
-
-def _rows_of(pieces: list[_Piece], logits: NDArray[np.float32]) -> dict[int, NDArray[np.float32]]:
-    """Each slot's wanted rows of `logits`, which has a row for each output of each piece."""
+def _logits_asked_for(rows: Sequence[Rows], logits: NDArray[np.float32]) -> dict[int, NDArray[np.float32]]:
+    """Each slot's rows of `logits`, which has one for each output; views, unless a row is among them unasked."""
     found: dict[int, NDArray[np.float32]] = {}
     start = 0
-    for piece in pieces:
-        put_out = [i for i, output in enumerate(piece.outputs) if output]
-        rows = logits[start : start + len(put_out)]
-        start += len(put_out)
-        # A view where nothing else was put out: rows of a large vocabulary are not copied without need.
-        found[piece.slot] = (
-            rows if len(put_out) == len(piece.wanted) else rows[[put_out.index(i) for i in piece.wanted]]
-        )
+    for piece in rows:
+        n = sum(piece.outputs)
+        found[piece.slot] = logits[start : start + n]
+        if piece.unasked is not None:
+            found[piece.slot] = np.delete(found[piece.slot], sum(piece.outputs[: piece.unasked]), axis=0)
+        start += n
     return found

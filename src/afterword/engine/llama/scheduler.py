@@ -1,8 +1,6 @@
-"""Which tokens are computed next, for whom, and what follows: admit, plan, forward, commit.
+"""A step of the engine: admit, close a gap, decide, forward, commit.
 
 No prefill or decode phase: a sequence has tokens and `n_computed`, and each step gives it some of the difference.
-Steps that extend prompts and steps that sample take turns, so nobody's next token waits for more than one piece of
-somebody's prompt. So do the oldest prompt and one of the shortest, so neither waits for the end of the other.
 What is admitted finishes: its slot holds prompt and max_tokens by construction.
 
 Knows no model library, no threads and no clock. Engine thread only.
@@ -12,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afterword.engine.llama.admission import Admission
+from afterword.engine.llama.arithmetic import Arithmetic, best_move, is_worth_moving
 from afterword.engine.llama.commit import Committer
-from afterword.engine.llama.company import SEVERAL
-from afterword.engine.llama.gaps import close_gap
 from afterword.engine.llama.kv import KVSlots
+from afterword.engine.llama.policy import Policy, Turns, next_batch
 from afterword.engine.llama.runner import Runner
 from afterword.engine.llama.sequence import Group, Sequence, Span
 from afterword.engine.mailbox import Message
@@ -23,36 +21,29 @@ from afterword.engine.readers import Counters
 from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.errors import AfterwordError
 
-PROMPT_BUDGET = 256
-"""Prompt tokens in a step when nobody waits for a next token: llama.cpp's micro-batch. 512 take 5 to 7 % longer each:
-the scores of attention leave the cache."""
-
-SHARED_BUDGETS = (64, PROMPT_BUDGET)
-"""Least and most prompt tokens in a step that delays somebody's next token. Fewer rows than 64 cost more each."""
-
-PER_DELAYED = 1.5
-"""Prompt tokens that take as long as one sampled token: what a step may have for each sequence it delays, so that
-nobody waits for much more than twice as long as without prompts."""
-
-HARDLY_LONGER = 2
-"""Of prompts that are up to this many times as long as the shortest, the one leads whose slot lies best."""
-
-STRETCH = 1.25
-"""How much longer a call may become to finish prompts that are a little longer than the one that leads."""
-
 
 class Scheduler:
-    """The sequences of one engine and the order in which they are computed."""
+    """The sequences of one engine, computed in the order that its policy decides."""
 
-    def __init__(self, kv: KVSlots, runner: Runner, log_softmax: LogSoftmax) -> None:
+    def __init__(
+        self,
+        kv: KVSlots,
+        runner: Runner,
+        log_softmax: LogSoftmax,
+        arithmetic: Arithmetic,
+        policy: Policy = next_batch,
+    ) -> None:
+        """`arithmetic`: the runner's."""
         self._kv = kv
         self._runner = runner
+        self._arithmetic = arithmetic
+        self._policy = policy
+        self._turns = Turns()
         self._admission = Admission(kv, runner)
-        self._committer = Committer(kv, log_softmax)
-        self._prompts_went_last = False
-        self._oldest_led = False
+        self._committer = Committer(kv, log_softmax, arithmetic)
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
+        """In the order in which they were admitted."""
         self.just_admitted: list[Sequence] = []
         """Sequences that got their slot in the latest step."""
 
@@ -84,12 +75,15 @@ class Scheduler:
     def step(self) -> list[Message]:
         """Compute one batch; the messages come in the order in which they happened."""
         self._admit()
-        spans = self._plan()
-        if not spans:
+        self._close_gap()
+        batch = self._policy(self.running, self._turns, self._arithmetic)
+        self._turns = batch.turns
+        if not batch.pieces:
             return []
+        by_slot = {s.slot_id: s for s in self.running}
         self._committer.counters.steps += 1
         messages: list[Message] = []
-        for computed in self._runner.forward(spans):
+        for computed in self._runner.forward([_span(by_slot[piece.slot], piece.n) for piece in batch.pieces]):
             if computed.span.sequence.slot is not None:  # its group may have failed within this step
                 messages += self._settle(computed.span.sequence, self._committer.commit(computed))
         return messages
@@ -100,7 +94,19 @@ class Scheduler:
             entered = set(map(id, admitted))
             self.waiting = [s for s in self.waiting if id(s) not in entered]
             self.running += admitted
-        close_gap(self._kv, self._runner, self.running)
+
+    def _close_gap(self) -> None:
+        """Move one sequence next to the others if that pays; once a step, so gaps close one by one."""
+        by_slot = {s.slot_id: s for s in self.running}
+        move = best_move(sorted(by_slot))
+        if move is None:
+            return
+        source, target = self._kv.slot(move.source), self._kv.slot(move.target)
+        sequence = by_slot[source.id]
+        if is_worth_moving(source.n + target.n, sequence.n_to_sample):
+            self._runner.exchange(source.id, target.id, source.n, target.n)
+            self._kv.exchange(source, target)
+            sequence.slot = target
 
     def _settle(self, sequence: Sequence, messages: list[Message]) -> list[Message]:
         """Free the slots of what has ended."""
@@ -117,63 +123,9 @@ class Scheduler:
         self._kv.close(sequence.slot)
         sequence.slot = None
 
-    def _plan(self) -> list[Span]:
-        """All next tokens at once, or a piece of some prompts: whichever did not have the last turn."""
-        sampling = [s for s in self.running if not s.prefilling]
-        prompts = [s for s in self.running if s.prefilling]
-        if sampling and (self._prompts_went_last or not prompts):
-            self._prompts_went_last = False
-            return [_span(s, 1, 1) for s in sampling]
-        if not prompts:
-            return []
-        self._prompts_went_last = True
-        self._oldest_led = not self._oldest_led
-        lead = prompts[0] if self._oldest_led else _quickest(prompts, sampling)
-        budget = _shared_budget(len(sampling)) if sampling else PROMPT_BUDGET
-        return self._prompt_spans(lead, [s for s in prompts if s is not lead], budget)
 
-    def _prompt_spans(self, lead: Sequence, others: list[Sequence], budget: int) -> list[Span]:
-        """As much of one prompt as the budget allows, beside pieces of others that are about as long.
-
-        All pieces have the same number of rows, or llama.cpp would compute them apart; the shorter ones are filled up.
-        """
-        n = min(lead.n_pending, budget)
-        if not self._kv.can_cut:
-            return [_span(lead, n, n)]
-        n_rows = max(SEVERAL, n)
-        chosen, most = [lead], STRETCH * n_rows
-        for other in others:
-            longer = other.n_pending if n_rows < other.n_pending <= most else n_rows
-            fits = (len(chosen) + 1) * longer <= budget
-            if fits and 2 * other.n_pending >= longer and self._have_room([*chosen, other], longer):
-                chosen.append(other)
-                n_rows = longer
-        return [_span(s, min(s.n_pending, n_rows), n_rows) for s in chosen]
-
-    def _have_room(self, sequences: list[Sequence], n_rows: int) -> bool:
-        """Whether that many rows fit behind what each slot holds, those to be thrown away included."""
-        return all(s.n_computed + n_rows <= self._kv.capacity for s in sequences)
-
-
-def _quickest(prompts: list[Sequence], sampling: list[Sequence]) -> Sequence:
-    """One of the shortest prompts: the one nearest to slots that sample, or to where they will begin.
-
-    llama.cpp computes each run of neighbours apart (gaps.py), so sequences that begin to sample here and there make
-    every step longer until the prompts between them are read.
-    """
-    most = HARDLY_LONGER * min(s.n_pending for s in prompts)
-    places = [s.slot_id for s in sampling] or [0]
-    short = [s for s in prompts if s.n_pending <= most]
-    return min(short, key=lambda s: (min(abs(s.slot_id - place) for place in places), s.n_pending))
-
-
-def _shared_budget(n_delayed: int) -> int:
-    least, most = SHARED_BUDGETS
-    return min(max(least, int(PER_DELAYED * n_delayed)), most)
-
-
-def _span(sequence: Sequence, n: int, n_rows: int) -> Span:
-    return Span(sequence, sequence.n_computed, n, n_rows, _outputs(sequence, n))
+def _span(sequence: Sequence, n: int) -> Span:
+    return Span(sequence, sequence.n_computed, n, _outputs(sequence, n))
 
 
 def _outputs(sequence: Sequence, n: int) -> NDArray[np.int8]:

@@ -72,6 +72,17 @@ class Sequence:
         return self.n_tokens - self.n_computed
 
     @property
+    def n_room(self) -> int:
+        """Rows that its slot has room for."""
+        assert self.slot is not None
+        return len(self.slot.tokens) - self.n_computed
+
+    @property
+    def n_to_sample(self) -> int:
+        """Tokens it may still sample."""
+        return self.group.request.max_tokens - self.candidate.n_tokens
+
+    @property
     def prefilling(self) -> bool:
         """Whether part of its prompt is still to be computed."""
         return self.n_computed < self.n_prompt
@@ -91,11 +102,10 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The slice of one sequence that goes into a step: n tokens in `n_rows` rows, the rest of which are thrown away."""
+    """The slice of one sequence that goes into a step: its next n tokens."""
 
     sequence: Sequence
     start: int
     n: int
-    n_rows: int
     outputs: NDArray[np.int8]
     """(n,) 1 where the logits after that token are wanted."""

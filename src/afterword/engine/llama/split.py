@@ -6,7 +6,7 @@ the sums of the input's blocks: an adapter of the matrices `lora_a`, which sums,
 llama.cpp adds such adapters to any product, and has repacked kernels for Q4_0, but none for Q4_1.
 
 The first is Q4_0, which holds its zeros and ones exactly in half of Q8_0's bytes, the second Q8_0: with quantised types
-no product depends on how many rows it has (company.py). Queries, keys and values of a layer become one matrix, which
+no product depends on how many rows it has (arithmetic.py). Queries, keys and values of a layer become one matrix, which
 saves products. What is not Q4_1 stays as it is.
 """
 
