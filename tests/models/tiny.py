@@ -65,7 +65,7 @@ def write_tiny(directory: Path, tiny: Tiny) -> Path:
     path = directory / f"tiny-{tiny.weights}.gguf"
     writer = GGUFWriter(path, "llama")
     _add_shape(writer, tiny)
-    _add_vocabulary(writer, tiny)
+    add_vocabulary(writer, tiny)
     kind = FILE_TYPES[tiny.weights][0]
     for name, values in _tensors(tiny).items():
         if values.ndim == 1 or kind == GGMLQuantizationType.F32 or name in tiny.floats:
@@ -91,7 +91,8 @@ def _add_shape(writer: GGUFWriter, tiny: Tiny) -> None:
     writer.add_layer_norm_rms_eps(1e-5)
 
 
-def _add_vocabulary(writer: GGUFWriter, tiny: Tiny) -> None:
+def add_vocabulary(writer: GGUFWriter, tiny: Tiny) -> None:
+    """All bytes, some pairs of them, and control tokens."""
     pieces = [*_byte_pieces(), *(merge.replace(" ", "") for merge in MERGES)]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")

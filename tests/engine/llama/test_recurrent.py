@@ -1,0 +1,50 @@
+"""A model whose memory cannot be cut: nothing is promised to the bit, but everybody gets their own answer."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.fakes import complete, generation_request
+from tests.models.engines import settings
+from tests.models.recurrent import write_recurrent
+
+from afterword.engine.llama.engine import LlamaEngine
+from afterword.engine.llama.loading import load_engine
+
+LENGTHS = (100, 120, 57, 1, 300, 290)
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[LlamaEngine]:
+    opened = load_engine(settings(write_recurrent(tmp_path), tmp_path))
+    yield opened
+    await opened.aclose()
+
+
+async def test_prompts_read_together_are_answered_as_alone(engine: LlamaEngine) -> None:
+    assert not engine.capabilities.reproducible
+    random = np.random.default_rng(1)
+    requests = [
+        generation_request(
+            random.integers(0, 256, n).tolist(), max_tokens=8, logprobs=1, prompt_logprobs=1 if n == 57 else None
+        )
+        for n in LENGTHS
+    ]
+    together = await asyncio.gather(*(complete(engine, request) for request in requests))
+    n_steps = engine.stats().steps
+    alone = [await complete(engine, request) for request in requests]
+    assert n_steps < engine.stats().steps - n_steps, "they shared calls"
+    for shared, own in zip(together, alone, strict=True):
+        assert [token.id for token in shared.tokens()] == [token.id for token in own.tokens()]
+        logprobs = [token.logprob for token in shared.tokens()]
+        np.testing.assert_allclose(logprobs, [token.logprob for token in own.tokens()], rtol=0, atol=1e-4)
+
+
+async def test_a_prompt_that_goes_on_reuses_the_whole_slot(engine: LlamaEngine) -> None:
+    await complete(engine, generation_request(range(100), max_tokens=1))
+    told = await complete(engine, generation_request([*range(100), 7, 8], max_tokens=1))
+    assert told.prompt.n_cached == 100
+    branch = await complete(engine, generation_request([*range(50), 3, 4], max_tokens=1))
+    assert branch.prompt.n_cached == 0
