@@ -1,8 +1,10 @@
 """Fixtures for tests of every layer."""
 
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,9 @@ from tests.models.vllm import close_shared_core
 
 from afterword import logs
 from afterword.engine.echo import EchoEngine
+
+# OpenMP's workers that wait leave the processors to the other tests. It reads this when llama.cpp is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -29,6 +34,12 @@ def _fresh_log() -> Iterator[None]:
     logs.configure()
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture(scope="session")
+def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keeps the default model's hash, copy and probe, which take seconds, between the engines of a run."""
+    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture

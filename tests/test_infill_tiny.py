@@ -93,8 +93,8 @@ async def test_model_without_infill_tokens_refuses_the_suffix(tiny: Tiny) -> Non
 
 
 @pytest.mark.model
-async def test_default_model_refuses_the_suffix(tmp_path: Path) -> None:
-    engine = load_default(tmp_path, context=256, parallel=1)
+async def test_default_model_refuses_the_suffix(cache_dir: Path) -> None:
+    engine = load_default(cache_dir, context=256, parallel=1)
     try:
         with pytest.raises(InvalidRequest, match="cannot fill in the middle") as caught:
             completion(engine, prompt="xy", suffix="zw")

@@ -16,7 +16,7 @@ from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine
 from afterword.loading.registry import load_registry
 
-CONTEXT = 2048
+CONTEXT = 1024
 PARALLEL = 8
 
 
@@ -37,18 +37,19 @@ class Running:
 def serving_default_model(cache_dir: Path) -> Iterator[Running]:
     """A fresh server: nothing cached, nothing asked yet."""
     # The layout that is the faster one anyway, without timing it.
-    flags = {"context": str(CONTEXT), "parallel": str(PARALLEL), "cache_dir": str(cache_dir), "layout": "split"}
+    flags = {
+        "context": str(CONTEXT),
+        "parallel": str(PARALLEL),
+        "cache_dir": str(cache_dir),
+        "layout": "split",
+        "threads": "1",
+    }
     registry = load_registry(load_config(flags, {}, cache_dir))
     with (
         run_server(create_app(registry, ServerConfig())) as url,
         httpx.Client(base_url=url, timeout=120) as http,
     ):
         yield Running(url, http, registry.get(None).engine)
-
-
-@pytest.fixture(scope="session")
-def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cases")
 
 
 @pytest.fixture(scope="session")

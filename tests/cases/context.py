@@ -15,9 +15,9 @@ def _too_long(n_prompt: int, max_tokens: int, param: str) -> Refusal:
 
 
 CASES = [
-    Case("ctx-01 exactly full", room(2040, max_tokens=8), Answer([" the" * 8], "length", 2040, 8)),
-    Case("ctx-01 one too many", room(2040, max_tokens=9), _too_long(2040, 9, "max_tokens")),
-    Case("ctx-01 the default does not fit", room(2040), _too_long(2040, 16, "max_tokens")),
+    Case("ctx-01 exactly full", room(CONTEXT - 8, max_tokens=8), Answer([" the" * 8], "length", CONTEXT - 8, 8)),
+    Case("ctx-01 one too many", room(CONTEXT - 8, max_tokens=9), _too_long(CONTEXT - 8, 9, "max_tokens")),
+    Case("ctx-01 the default does not fit", room(CONTEXT - 8), _too_long(CONTEXT - 8, 16, "max_tokens")),
     Case(
         "ctx-01 a full prompt can be scored",
         room(CONTEXT, max_tokens=0, echo=True),

@@ -106,7 +106,7 @@ def test_the_model_s_card_says_what_the_first_server_promises(server: Running, s
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_whoever_leaves_the_second_server_frees_the_first(server: Running, second: Running, stream: bool) -> None:
-    body = {"prompt": FRANCE, "max_tokens": 1500, "ignore_eos": True, "stream": stream}
+    body = {"prompt": FRANCE, "max_tokens": 1000, "ignore_eos": True, "stream": stream}
     with httpx.Client(base_url=second.url, timeout=0.5 if not stream else 60) as client:
         if stream:
             with client.stream("POST", "/v1/completions", json=body) as response:

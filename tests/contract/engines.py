@@ -2,10 +2,8 @@
 
 import os
 import shutil
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 from typing import Protocol
 
 import pytest
@@ -13,8 +11,8 @@ from tests.cluster.in_process import LocalReplicas, cluster_engine
 from tests.engine.upstream.llama_server import running_llama_server
 from tests.engine.upstream.opening import opened
 from tests.live import run_server
-from tests.models.engines import open_tiny, settings
-from tests.models.tiny import Tiny, write_tiny
+from tests.models.engines import kept_tiny, open_tiny, settings
+from tests.models.tiny import Tiny
 from tests.models.vllm import open_vllm
 
 from afterword.api.app import create_app
@@ -67,14 +65,13 @@ async def open_upstream_echo(*, max_waiting: int) -> AsyncIterator[Engine]:
 @asynccontextmanager
 async def open_upstream_llama(*, max_waiting: int) -> AsyncIterator[Engine]:
     """Our own server over HTTP, with a tiny model behind it, whose vocabulary is read from the file."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = write_tiny(Path(directory), Tiny("Q8_0", add_bos=True))
-        behind = load_engine(settings(path, Path(directory), parallel=8, max_waiting=1000))
-        vocabulary = Vocabulary(LlamaModel(path, vocab_only=True))
-        app = create_app(Registry([ServedModel("tiny", behind, 0)]), ServerConfig())
-        with run_server(app) as url:
-            async with opened(url, "tiny", vocabulary, kind="afterword", max_waiting=max_waiting) as engine:
-                yield engine
+    path = kept_tiny(Tiny("Q8_0", add_bos=True))
+    behind = load_engine(settings(path, path.parent, parallel=8, max_waiting=1000))
+    vocabulary = Vocabulary(LlamaModel(path, vocab_only=True))
+    app = create_app(Registry([ServedModel("tiny", behind, 0)]), ServerConfig())
+    with run_server(app) as url:
+        async with opened(url, "tiny", vocabulary, kind="afterword", max_waiting=max_waiting) as engine:
+            yield engine
 
 
 @asynccontextmanager
@@ -83,12 +80,11 @@ async def open_llama_server(*, max_waiting: int) -> AsyncIterator[Engine]:
     program = os.environ.get("AFTERWORD_LLAMA_SERVER") or shutil.which("llama-server")
     if program is None:
         pytest.skip("there is no llama-server: put one on PATH or name it in AFTERWORD_LLAMA_SERVER")
-    with tempfile.TemporaryDirectory() as directory:
-        path = write_tiny(Path(directory), Tiny("Q8_0", add_bos=True))
-        vocabulary = Vocabulary(LlamaModel(path, vocab_only=True))
-        with running_llama_server(program, path, n_slots=4, context=512) as url:
-            async with opened(url, "tiny", vocabulary, kind="llama-server", max_waiting=max_waiting) as engine:
-                yield engine
+    path = kept_tiny(Tiny("Q8_0", add_bos=True))
+    vocabulary = Vocabulary(LlamaModel(path, vocab_only=True))
+    with running_llama_server(program, path, n_slots=4, context=512) as url:
+        async with opened(url, "tiny", vocabulary, kind="llama-server", max_waiting=max_waiting) as engine:
+            yield engine
 
 
 @asynccontextmanager

@@ -36,9 +36,9 @@ TEMPLATE = "{suffix}\n\n{prefix}"
 
 
 @pytest.fixture(scope="session")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def url(cache_dir: Path) -> Iterator[str]:
     """A server with the default model, the same one with an infill template, and the echo engine."""
-    engine = load_default(tmp_path_factory.mktemp("cache"), context=CONTEXT, parallel=8)
+    engine = load_default(cache_dir, context=CONTEXT, parallel=8, threads=2)
     models = [
         ServedModel("smollm2-135m-instruct", engine, 1700000000, aliases=("default",)),
         ServedModel("filler", engine, 1700000000, infill_template=parse_template(TEMPLATE)),

@@ -1,15 +1,17 @@
 """Opens embedded engines for tests: on tiny models, and on the default one."""
 
+import atexit
+import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from tests.models.tiny import Tiny, write_tiny
 
 from afterword.config.model import DEFAULT_MODEL
-from afterword.config.tree import Layout
 from afterword.engine.llama.engine import LlamaEngine
 from afterword.engine.llama.loading import LlamaSettings, load_engine
 from afterword.loading.embedded import model_file
@@ -22,28 +24,36 @@ def settings(
     return LlamaSettings(path, context, parallel, threads, max_waiting, None, cache_dir, "original")
 
 
+@cache
+def kept_tiny(tiny: Tiny) -> Path:
+    """The model's file, written once for all tests; engines keep beside it what they find out about it."""
+    directory = tempfile.mkdtemp(prefix="afterword-tiny-")
+    atexit.register(shutil.rmtree, directory)
+    return write_tiny(Path(directory), tiny)
+
+
 @asynccontextmanager
 async def open_tiny(
     tiny: Tiny, *, context: int = 512, parallel: int = 4, max_waiting: int = 64, threads: int = 1
 ) -> AsyncIterator[LlamaEngine]:
-    """An engine on a tiny model written for it."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = write_tiny(Path(directory), tiny)
-        cache_dir = Path(directory)
-        engine = load_engine(
-            settings(path, cache_dir, context=context, parallel=parallel, max_waiting=max_waiting, threads=threads)
-        )
-        try:
-            yield engine
-        finally:
-            await engine.aclose()
+    """An engine of one's own on a tiny model."""
+    path = kept_tiny(tiny)
+    engine = load_engine(
+        settings(path, path.parent, context=context, parallel=parallel, max_waiting=max_waiting, threads=threads)
+    )
+    try:
+        yield engine
+    finally:
+        await engine.aclose()
 
 
-def load_default(cache_dir: Path, *, context: int, parallel: int, layout: Layout = "split") -> LlamaEngine:
-    """An engine on the default model with two threads, as most people run it; the caller closes it.
-
-    The layout is the one that `auto` finds faster, without timing it.
-    """
+def load_default(cache_dir: Path, *, context: int, parallel: int, threads: int = 1) -> LlamaEngine:
+    """An engine on the default model; the caller closes it."""
     path = model_file(DEFAULT_MODEL.name)
-    found = settings(path, cache_dir, context=context, parallel=parallel, threads=2)
-    return load_engine(replace(found, layout=layout))
+    return load_split(path, cache_dir, context=context, parallel=parallel, threads=threads)
+
+
+def load_split(path: Path, cache_dir: Path, *, context: int, parallel: int, threads: int) -> LlamaEngine:
+    """An engine on a Q4_1 model in the layout that `auto` finds faster, without timing it; the caller closes it."""
+    found = settings(path, cache_dir, context=context, parallel=parallel, threads=threads)
+    return load_engine(replace(found, layout="split"))

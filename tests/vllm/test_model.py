@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,8 +31,8 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaEngine]:
-    engine = load_default(tmp_path_factory.mktemp("embedded"), context=512, parallel=2)
+def embedded(cache_dir: Path) -> Iterator[LlamaEngine]:
+    engine = load_default(cache_dir, context=512, parallel=2, threads=2)
     yield engine
     asyncio.run(engine.aclose())
 

@@ -1,23 +1,14 @@
-"""Engines that several tests share, because the default model takes seconds to load."""
+"""What several tests share because it takes long to make."""
 
-import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.models.engines import load_default
+from tests.models.short import write_short
 
 from afterword.config.model import DEFAULT_MODEL
 from afterword.engine.llama.binding import LlamaModel
-from afterword.engine.llama.engine import LlamaEngine
 from afterword.engine.llama.vocabulary import Vocabulary
 from afterword.loading.embedded import model_file
-
-
-@pytest.fixture(scope="session")
-def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Keeps the default model's hash and probe between the engines of a run."""
-    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(scope="session")
@@ -27,8 +18,6 @@ def default_vocabulary() -> Vocabulary:
 
 
 @pytest.fixture(scope="session")
-def default_engine(cache_dir: Path) -> Iterator[LlamaEngine]:
-    """The default model with 16 slots of 1024 tokens; a test must leave it idle."""
-    engine = load_default(cache_dir, context=1024, parallel=16)
-    yield engine
-    asyncio.run(engine.aclose())
+def short_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The default model's file with few of its layers."""
+    return write_short(tmp_path_factory.mktemp("short"))

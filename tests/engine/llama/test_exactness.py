@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.engine.llama.desk import Desk, ask
-from tests.models.tiny import Tiny, write_tiny
+from tests.models.engines import kept_tiny
+from tests.models.tiny import Tiny
 
-from afterword.config.model import DEFAULT_MODEL
 from afterword.engine.llama.arithmetic import FLOATS, QUANTISED, Arithmetic
 from afterword.engine.llama.binding import LlamaContext, LlamaModel
 from afterword.engine.llama.kv import Slot
 from afterword.engine.llama.runner import LlamaRunner
 from afterword.engine.llama.sequence import Span
-from afterword.loading.embedded import model_file
 
 N_CELLS = 1024
 N_SLOTS = 4
@@ -35,12 +34,9 @@ class Opened:
 
 
 @pytest.fixture(scope="module", params=[*FLOAT_TYPES, "Q8_0", "Q4_0", DEFAULT])
-def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+def opened(request: pytest.FixtureRequest) -> Iterator[Opened]:
     """Five slots of one kind of weights."""
-    if request.param == "default":
-        path = model_file(DEFAULT_MODEL.name)
-    else:
-        path = write_tiny(tmp_path_factory.mktemp("tiny"), Tiny(request.param))
+    path = request.getfixturevalue("short_model") if request.param == "default" else kept_tiny(Tiny(request.param))
     model = LlamaModel(path)
     context = LlamaContext(model, n_slots=N_SLOTS + 1, n_ctx_slot=N_CELLS, n_batch=512, n_threads=1)
     yield Opened(context, FLOATS if model.float_weights else QUANTISED)
@@ -92,6 +88,14 @@ def fill(context: LlamaContext, slot: int, cut: list[int], tokens: list[int]) ->
     return found
 
 
+def hold(context: LlamaContext, slot: int, cut: list[int], tokens: list[int]) -> None:
+    """The same without asking for logits, which takes most of the time with few layers."""
+    start = 0
+    for n in cut:
+        decode(context, (slot, start, tokens[start : start + n]), outputs=[0] * n)
+        start += n
+
+
 @pytest.mark.parametrize(
     ("cut", "whole"),
     [
@@ -118,11 +122,11 @@ def test_prompt_computed_row_by_row_would_have_other_bits(context: LlamaContext)
 def test_pieces_have_the_same_bits_alone_and_beside_pieces(
     context: LlamaContext, others: list[int], n_rows: int
 ) -> None:
-    fill(context, 0, [84], TOKENS)
+    hold(context, 0, [84], TOKENS)
     alone = bits(decode(context, (0, 84, TOKENS[84 : 84 + n_rows])))
     context.truncate(0, 84)
     for slot in others:
-        fill(context, slot, [50, 10 * slot], OTHERS)
+        hold(context, slot, [50, 10 * slot], OTHERS)
     pieces = [(slot, 50 + 10 * slot, OTHERS[300 : 300 + n_rows]) for slot in others]
     assert bits(decode(context, (0, 84, TOKENS[84 : 84 + n_rows]), *pieces))[:n_rows] == alone
 
@@ -163,7 +167,7 @@ LENGTHS = {0: 30, 1: 254, 2: 300, 3: 560}
 def test_single_rows_have_the_same_bits_alone_and_beside_others(runner: LlamaRunner, context: LlamaContext) -> None:
     alone: dict[int, list[bytes]] = {}
     for slot, n in LENGTHS.items():
-        fill(context, slot, [n // 2, n - n // 2], TOKENS if slot % 2 == 0 else OTHERS)
+        hold(context, slot, [n // 2, n - n // 2], TOKENS if slot % 2 == 0 else OTHERS)
         alone |= sampled(runner, context, {slot: n}, 4)  # the slot next door is empty yet
     for slot, n in LENGTHS.items():
         assert sampled(runner, context, {slot: n}, 4)[slot] == alone[slot], "idle slots beside it"
@@ -176,8 +180,8 @@ def test_single_rows_have_the_same_bits_alone_and_beside_others(runner: LlamaRun
 def test_single_row_leaves_idle_slots_as_they_are(runner: LlamaRunner, context: LlamaContext, slot: int) -> None:
     others = [other for other in range(N_SLOTS) if other != slot]
     for other in others:
-        fill(context, other, [60, 40], OTHERS)
-    fill(context, slot, [50], TOKENS)
+        hold(context, other, [60, 40], OTHERS)
+    hold(context, slot, [50], TOKENS)
     before = [bytes(context.snapshot(other)) for other in others]
     expected = [goes_on(context, other, 100) for other in others]
     sampled(runner, context, {slot: 50}, 3)
@@ -230,7 +234,7 @@ def goes_on(context: LlamaContext, slot: int, n: int) -> list[bytes]:
 
 @pytest.mark.parametrize("n", [100, 600], ids=["short", "long"])
 def test_copies_keep_bits(runner: LlamaRunner, context: LlamaContext, n: int) -> None:
-    fill(context, 1, [90, n - 90], TOKENS)
+    hold(context, 1, [90, n - 90], TOKENS)
     expected = goes_on(context, 1, n)
     decode(context, (1, n, OTHERS[:50]))
     for target in (0, 2, 3):
@@ -239,16 +243,16 @@ def test_copies_keep_bits(runner: LlamaRunner, context: LlamaContext, n: int) ->
 
 
 def test_exchanged_slots_keep_bits(runner: LlamaRunner, context: LlamaContext) -> None:
-    fill(context, 0, [64, 36], TOKENS)
-    fill(context, 2, [64, 64, 22], TOKENS)
+    hold(context, 0, [64, 36], TOKENS)
+    hold(context, 2, [64, 64, 22], TOKENS)
     expected = goes_on(context, 0, 100), goes_on(context, 2, 150)
     runner.exchange(0, 2, 100, 150)
     assert (goes_on(context, 2, 100), goes_on(context, 0, 150)) == expected
 
 
 def test_exchange_right_after_a_copy_moves_the_copy(runner: LlamaRunner, context: LlamaContext) -> None:
-    fill(context, 0, [64, 336], TOKENS)
-    fill(context, 2, [30], OTHERS)
+    hold(context, 0, [64, 336], TOKENS)
+    hold(context, 2, [30], OTHERS)
     expected = goes_on(context, 0, 400)
     runner.copy(0, 2, 400)
     runner.exchange(2, 1, 400, 0)
@@ -258,12 +262,12 @@ def test_exchange_right_after_a_copy_moves_the_copy(runner: LlamaRunner, context
 def test_copy_from_a_slot_that_was_just_copied_to_takes_its_new_content(
     runner: LlamaRunner, context: LlamaContext
 ) -> None:
-    fill(context, 0, [64, 36], OTHERS)
-    fill(context, 2, [64, 336], TOKENS)
+    hold(context, 0, [64, 36], OTHERS)
+    hold(context, 2, [64, 336], TOKENS)
     context.truncate(2, 100)
     expected = goes_on(context, 2, 100)
     context.truncate(2, 0)
-    fill(context, 2, [64, 336], TOKENS)
+    hold(context, 2, [64, 336], TOKENS)
     runner.copy(0, 1, 50)
     runner.copy(2, 0, 300)
     runner.copy(0, 3, 100)

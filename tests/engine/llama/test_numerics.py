@@ -1,4 +1,4 @@
-"""The numbers of the default model against llama-cpp-python's own high-level class and a float64 softmax."""
+"""The numbers of real weights against llama-cpp-python's own high-level class and a float64 softmax."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -10,14 +10,13 @@ import pytest
 from llama_cpp import Llama
 from numpy.typing import NDArray
 from tests.fakes import complete, generation_request
-from tests.models.engines import load_default, open_tiny
+from tests.models.engines import open_tiny, settings
 from tests.models.prose import PROSE, excerpt
 from tests.models.tiny import Tiny
 
-from afterword.config.model import DEFAULT_MODEL
 from afterword.engine.events import PromptScores
 from afterword.engine.llama.engine import LlamaEngine
-from afterword.loading.embedded import model_file
+from afterword.engine.llama.loading import load_engine
 
 N_SCORED = 300
 ROUNDING = 2e-6
@@ -27,10 +26,9 @@ ROUNDING = 2e-6
 class Reference:
     """llama-cpp-python's high-level model, fed in calls of chosen lengths."""
 
-    def __init__(self) -> None:
-        path = str(model_file(DEFAULT_MODEL.name))
+    def __init__(self, path: Path) -> None:
         self._llama: Any = Llama(
-            path, n_ctx=512, n_batch=512, n_threads=1, logits_all=True, flash_attn=False, verbose=False
+            str(path), n_ctx=512, n_batch=512, n_threads=1, logits_all=True, flash_attn=False, verbose=False
         )
 
     def logprobs(self, *calls: list[int]) -> NDArray[np.float64]:
@@ -57,21 +55,21 @@ class Reference:
 
 
 @pytest.fixture(scope="module")
-def reference() -> Reference:
-    return Reference()
+def reference(short_model: Path) -> Reference:
+    return Reference(short_model)
 
 
 @pytest.fixture(scope="module")
-def default_engine(cache_dir: Path) -> Iterator[LlamaEngine]:
+def short_engine(short_model: Path) -> Iterator[LlamaEngine]:
     """On the file as it is, like the reference."""
-    engine = load_default(cache_dir, context=1024, parallel=2, layout="original")
+    engine = load_engine(settings(short_model, short_model.parent, context=1024, parallel=2))
     yield engine
     asyncio.run(engine.aclose())
 
 
 @pytest.fixture(scope="module")
-def prompt(default_engine: LlamaEngine) -> list[int]:
-    return default_engine.tokenizer.encode(PROSE, add_bos=False, parse_special=False)[:N_SCORED]
+def prompt(short_engine: LlamaEngine) -> list[int]:
+    return short_engine.tokenizer.encode(PROSE, add_bos=False, parse_special=False)[:N_SCORED]
 
 
 async def score(engine: LlamaEngine, prompt: list[int], k: int) -> tuple[int, PromptScores]:
@@ -92,9 +90,9 @@ def columns(scores: PromptScores, k: int) -> PromptScores:
 @pytest.mark.model
 @pytest.mark.parametrize("cut", [(300,), (2, 150, 148)], ids=["whole", "cut"])
 async def test_prompt_scores_are_llama_cpps_own(
-    default_engine: LlamaEngine, reference: Reference, prompt: list[int], cut: tuple[int, ...]
+    short_engine: LlamaEngine, reference: Reference, prompt: list[int], cut: tuple[int, ...]
 ) -> None:
-    _, scores = await score(default_engine, prompt, 5)
+    _, scores = await score(short_engine, prompt, 5)
     ends = np.cumsum(cut).tolist()
     expected = reference.logprobs(*(prompt[end - n : end] for n, end in zip(cut, ends, strict=True)))[:-1]
     rows = np.arange(N_SCORED - 1)
@@ -106,10 +104,10 @@ async def test_prompt_scores_are_llama_cpps_own(
 
 @pytest.mark.model
 async def test_prompt_scores_stay_close_to_llama_cpp_called_token_by_token(
-    default_engine: LlamaEngine, reference: Reference, prompt: list[int]
+    short_engine: LlamaEngine, reference: Reference, prompt: list[int]
 ) -> None:
     start = prompt[:100]
-    _, scores = await score(default_engine, start, 0)
+    _, scores = await score(short_engine, start, 0)
     expected = reference.logprobs(*([token] for token in start))[np.arange(99), start[1:]]
     assert scores.logprobs.sum() == pytest.approx(expected.sum(), rel=5e-3)
     np.testing.assert_allclose(scores.logprobs, expected, rtol=0, atol=1.0)
@@ -118,10 +116,10 @@ async def test_prompt_scores_stay_close_to_llama_cpp_called_token_by_token(
 @pytest.mark.model
 @pytest.mark.parametrize("n_prompt", [100, 1], ids=["prompt", "one-token"])
 async def test_greedy_continuation_is_llama_cpps_own(
-    default_engine: LlamaEngine, reference: Reference, prompt: list[int], n_prompt: int
+    short_engine: LlamaEngine, reference: Reference, prompt: list[int], n_prompt: int
 ) -> None:
     start = prompt[:n_prompt]
-    told = await complete(default_engine, generation_request(start, max_tokens=20, logprobs=0))
+    told = await complete(short_engine, generation_request(start, max_tokens=20, logprobs=0))
     # A second token, cut off again: a prompt of one token has two rows too.
     reference.logprobs([*start, start[-1]])
     expected = reference.go_on(20, at=n_prompt)
@@ -132,10 +130,10 @@ async def test_greedy_continuation_is_llama_cpps_own(
 
 @pytest.mark.model
 async def test_scoring_again_answers_from_the_cache_with_the_same_bits(
-    default_engine: LlamaEngine, prompt: list[int]
+    short_engine: LlamaEngine, prompt: list[int]
 ) -> None:
-    _, first = await score(default_engine, prompt, 5)
-    n_cached, again = await score(default_engine, prompt, 5)
+    _, first = await score(short_engine, prompt, 5)
+    n_cached, again = await score(short_engine, prompt, 5)
     assert n_cached == N_SCORED - 1
     assert bits(again) == bits(first)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.fakes import Told, complete, generation_request
-from tests.models.engines import load_default, open_tiny
+from tests.models.engines import load_split, open_tiny
 from tests.models.noise import crowd
 from tests.models.prose import PROSE, excerpt
 from tests.models.tiny import FILE_TYPES, Tiny
@@ -169,16 +169,24 @@ async def test_seeded_request_reuses_nothing_that_was_sampled_or_came_after(weig
         assert bits(again, 2) == bits(told, 2)
 
 
+@pytest.fixture(scope="module")
+def short_engine(short_model: Path) -> Iterator[LlamaEngine]:
+    """Real weights with 16 slots of 1024 tokens and two threads, as most people run them; a test must leave it idle."""
+    engine = load_split(short_model, short_model.parent, context=1024, parallel=16, threads=2)
+    yield engine
+    asyncio.run(engine.aclose())
+
+
 @pytest.mark.model
-async def test_seeded_request_to_the_default_model_reuses_nothing_that_was_sampled(
-    default_engine: LlamaEngine, cache_dir: Path
+async def test_seeded_request_to_real_weights_reuses_nothing_that_was_sampled(
+    short_engine: LlamaEngine, short_model: Path
 ) -> None:
-    text = default_engine.tokenizer.encode("Sampled. " + PROSE, add_bos=False, parse_special=False)
-    request, n_reused = await reusing_what_was_sampled(default_engine, text)
+    text = short_engine.tokenizer.encode("Sampled. " + PROSE, add_bos=False, parse_special=False)
+    request, n_reused = await reusing_what_was_sampled(short_engine, text)
     assert n_reused[1] == 130
-    told = await complete(default_engine, request)
+    told = await complete(short_engine, request)
     assert told.prompt.n_cached == 100
-    fresh = load_default(cache_dir, context=1024, parallel=2)
+    fresh = load_split(short_model, short_model.parent, context=1024, parallel=2, threads=2)
     alone = await answer(fresh, request)
     await fresh.aclose()
     assert bits(told, 2) == alone
@@ -214,18 +222,17 @@ async def post(client: httpx.AsyncClient, body: dict[str, Any]) -> dict[str, Any
 
 
 @pytest.mark.model
-@pytest.mark.timeout(1200)
 async def test_seeded_answers_are_the_same_alone_in_a_crowd_and_after_a_restart(
-    default_engine: LlamaEngine, cache_dir: Path
+    short_engine: LlamaEngine, short_model: Path
 ) -> None:
-    assert default_engine.capabilities.reproducible
-    sent = bodies(default_engine)
-    async with http(default_engine) as client:
+    assert short_engine.capabilities.reproducible
+    sent = bodies(short_engine)
+    async with http(short_engine) as client:
         alone = [await post(client, body) for body in sent]
-        async with crowd(default_engine, 14, crowds_texts(default_engine, 120)):
+        async with crowd(short_engine, 14, crowds_texts(short_engine, 120)):
             crowded = await asyncio.gather(*(post(client, body) for body in sent))
     assert crowded == alone
-    restarted = load_default(cache_dir, context=1024, parallel=16)
+    restarted = load_split(short_model, short_model.parent, context=1024, parallel=16, threads=2)
     async with http(restarted) as client:
         again = [await post(client, body) for body in sent]
     await restarted.aclose()
