@@ -12,8 +12,11 @@ from afterword.cli.open_source import SOURCE_OPTIONS, open_source
 from afterword.cli.options import Option, argument, with_options
 from afterword.cli.parameters import parameter_options, request_fields
 from afterword.cli.source import Source
+from afterword.fields.shown import BESIDE_THE_TEXT
 
-JSON_OPTION = Option("json", ("--json",), bool, "Print the answer's whole JSON body; so it is with log-probabilities.")
+JSON_OPTION = Option(
+    "json", ("--json",), bool, "Print the answer's whole JSON body; so it is with whatever stands beside the text."
+)
 
 PROMPT = argument("prompt", str, "Text to complete; - reads it from stdin.")
 
@@ -36,7 +39,7 @@ def complete(values: Mapping[str, Any]) -> None:
 
 async def _complete(source: Source, request: dict[str, Any], values: Mapping[str, Any]) -> None:
     try:
-        if values["json"] or "logprobs" in request or "prompt_logprobs" in request:
+        if values["json"] or any(field.asks(request.get(field.name, field.default)) for field in BESIDE_THE_TEXT):
             _write(orjson.dumps(await source.answer(request), option=orjson.OPT_INDENT_2).decode() + "\n")
         elif request.get("n", 1) == 1 and request.get("best_of", 1) == 1:
             await _stream(source, request)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from afterword.fields.field import documented, extension
+from afterword.fields.field import documented, extension, fields_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +30,7 @@ class Shown:
     return_tokens_as_token_ids: bool = extension(
         False, "Log-probabilities name each token `token_id:N`.", "Off: the page shows text.", kind="answer"
     )
+
+
+BESIDE_THE_TEXT = tuple(field for field in fields_of(Shown) if field.name != "echo")
+"""Those that put something into the answer that is no text."""
