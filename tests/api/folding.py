@@ -40,6 +40,10 @@ def fold(chunks: list[JsonObject]) -> JsonObject:
         if "prompt_logprobs" in part:
             assert "prompt_logprobs" not in whole
             whole["prompt_logprobs"] = part["prompt_logprobs"]
+        if "token_ids" in part:
+            assert (part["prompt_token_ids"] is None) == ("token_ids" in whole), "once, in the first chunk"
+            whole.setdefault("prompt_token_ids", part["prompt_token_ids"])
+            whole["token_ids"] = whole.get("token_ids", []) + part["token_ids"]
     return {"choices": [{"index": index, **choices[index]} for index in sorted(choices)], "usage": usage}
 
 

@@ -22,11 +22,15 @@ REQUESTS: list[Any] = [
     pytest.param({"prompt": "hello ", "temperature": 0, "stop": "o h", "include_stop_str_in_output": True}, id="in"),
     pytest.param({"prompt": "hi", "temperature": 0, "logit_bias": {"256": 100}, "logprobs": 1}, id="end of text"),
     pytest.param({"prompt": "hello", "seed": 1, "prompt_logprobs": 2}, id="prompt_logprobs"),
+    pytest.param({"prompt": "hello", "seed": 1, "return_token_ids": True}, id="token ids"),
+    pytest.param({"prompt": "hello", "echo": True, "max_tokens": 0, "return_token_ids": True}, id="ids of nothing"),
+    pytest.param({"prompt": [[104, 105], [195]], "n": 2, "return_token_ids": True, "echo": True}, id="ids of a batch"),
     pytest.param({}, id="no prompt"),
 ]
 
 EVERY_FIELD: dict[str, Any] = {
     "return_tokens_as_token_ids": True,
+    "return_token_ids": True,
     "prompt": ["hello ", "world "],
     "best_of": 2,
     "echo": True,

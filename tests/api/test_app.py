@@ -242,7 +242,7 @@ async def test_the_description_covers_request_and_response() -> None:
 
 
 async def test_the_description_names_what_answers_hold() -> None:
-    asked = {"prompt": "hi", "logprobs": 1, "prompt_logprobs": 1}
+    asked = {"prompt": "hi", "logprobs": 1, "prompt_logprobs": 1, "return_token_ids": True}
     async with client_of(app_of()) as client:
         schemas = (await client.get("/openapi.json")).json()["components"]["schemas"]
         body = (await client.post("/v1/completions", json=asked)).json()

@@ -39,6 +39,30 @@ async def test_a_plain_answer_from_end_to_end() -> None:
     assert [body["usage"][f"{part}_tokens"] for part in ("prompt", "completion", "total")] == [6, 4, 10]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({}, id="length"),
+        pytest.param({"stop": "lo"}, id="stop"),
+        pytest.param({"stop": "lo", "include_stop_str_in_output": True}, id="stop in the text"),
+        pytest.param({"logit_bias": {"256": 100}}, id="end of text"),
+        pytest.param({"n": 2, "best_of": 3, "temperature": 1}, id="best_of"),
+        pytest.param({"prompt": [104, 101], "truncate_prompt_tokens": 1}, id="truncated"),
+    ],
+)
+async def test_token_ids_are_those_of_the_listed_tokens(fields: dict[str, Any]) -> None:
+    asked = {"prompt": "hello ", "temperature": 0, "seed": 1, "return_token_ids": True} | fields
+    named = {"logprobs": 0, "return_tokens_as_token_ids": True}
+    async with client_of(app_of()) as client:
+        choices = (await client.post("/v1/completions", json=asked)).json()["choices"]
+        listing = (await client.post("/v1/completions", json=asked | named)).json()["choices"]
+    prompt = [101] if "prompt" in fields else list(b"hello ")
+    for choice, listed in zip(choices, listing, strict=True):
+        assert [f"token_id:{token}" for token in choice["token_ids"]] == listed["logprobs"]["tokens"]
+        assert (choice["prompt_token_ids"], choice["logprobs"]) == (prompt, None)
+        assert (listed["prompt_token_ids"], listed["token_ids"]) == (prompt, choice["token_ids"])
+
+
 async def test_all_chunks_of_a_stream_share_their_head() -> None:
     async with client_of(app_of()) as client:
         response = await client.post("/v1/completions", json=GREEDY | {"stream": True, "n": 2})

@@ -31,6 +31,7 @@ REQUESTS: list[Any] = [
     pytest.param(BAD | {"prompt": ["so bad it is ", "so good it is ", "bad "]}, id="batch"),
     pytest.param(BAD | {"stop": ["bad it!", "good"], "logprobs": 0}, id="stop that holds the word back"),
     pytest.param(BAD | {"stop": "bad", "include_stop_str_in_output": True}, id="stop in the text"),
+    pytest.param(BAD | {"return_token_ids": True}, id="token ids"),
     pytest.param(BAD | {"max_tokens": 6}, id="at the end"),
     pytest.param(BAD | {"min_tokens": 20}, id="min_tokens"),
 ]

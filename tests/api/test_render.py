@@ -122,6 +122,15 @@ def test_prompt_logprobs_come_with_the_delta_that_has_them() -> None:
     assert "prompt_logprobs" not in parsed(renderer.chunk(delta("a"), USAGE))["choices"][0]
 
 
+def test_token_ids_are_in_every_chunk_and_the_prompt_s_in_the_first() -> None:
+    renderer = chunks(return_token_ids=True)
+    first = parsed(renderer.chunk(delta("", prompt_ids=(104, 105)), USAGE))["choices"][0]
+    assert list(first) == ["text", "index", "logprobs", "finish_reason", "prompt_token_ids", "token_ids"]
+    assert (first["logprobs"], first["prompt_token_ids"], first["token_ids"]) == (None, [104, 105], [])
+    second = parsed(renderer.chunk(delta("a", tokens=(token("a", -0.5, {}),)), USAGE))["choices"][0]
+    assert (second["logprobs"], second["prompt_token_ids"], second["token_ids"]) == (None, None, [97])
+
+
 def choice(**changes: Any) -> Choice:
     fields: dict[str, Any] = {
         "index": 0,
@@ -150,6 +159,13 @@ def test_a_body_with_everything_asked_for() -> None:
     assert shown["logprobs"]["token_logprobs"] == [None, -1.5, -0.5]
     assert shown["logprobs"]["top_logprobs"] == [None, {"a": -0.5, "i": -1.5}, {"a": -0.5}]
     assert list(shown["prompt_logprobs"][1]) == ["105", "97"]
+
+
+def test_a_body_with_the_ids_of_its_tokens() -> None:
+    asked = completion(return_token_ids=True)
+    whole = choice(tokens=(token("a", -0.5, {}),), prompt_ids=(104, 105))
+    shown = json.loads(BodyRenderer(HEAD, asked, ByteTokenizer()).body([whole], USAGE))["choices"][0]
+    assert (shown["logprobs"], shown["prompt_token_ids"], shown["token_ids"]) == (None, [104, 105], [97])
 
 
 def test_every_answer_has_an_id_of_its_own() -> None:

@@ -82,6 +82,7 @@ SAMPLED: list[Any] = [
     pytest.param({"ignore_eos": True, "min_tokens": 8, "stop_token_ids": [260]}, id="ends"),
     pytest.param({"echo": True, "logprobs": 3, "max_tokens": 0}, id="scoring"),
     pytest.param({"prompt_logprobs": 2}, id="prompt_logprobs"),
+    pytest.param({"return_token_ids": True, "echo": True, "n": 2, "stop": " is"}, id="return_token_ids"),
 ]
 
 
@@ -150,6 +151,7 @@ def test_without_a_tokenizer_the_text_and_the_counts_are_the_same(server: Runnin
         ({"prompt": [1, 2]}, "prompt"),
         ({"logit_bias": {"5": 1}}, "logit_bias"),
         ({"echo": True, "logprobs": 1}, "logprobs"),
+        ({"return_token_ids": True}, "return_token_ids"),
         ({"suffix": "x"}, "suffix"),
     ],
 )

@@ -43,7 +43,9 @@ def test_several_choices_are_printed_in_order(afterword: Afterword) -> None:
     assert result.stderr == "[choice 0: length]\n[choice 1: length]\n"
 
 
-@pytest.mark.parametrize("option", [("--json",), ("--logprobs", "1")], ids=["json", "logprobs"])
+@pytest.mark.parametrize(
+    "option", [("--json",), ("--logprobs", "1"), ("--return-token-ids",)], ids=["json", "logprobs", "ids"]
+)
 def test_the_whole_answer_is_the_body_of_the_api(afterword: Afterword, server: str, option: tuple[str, ...]) -> None:
     arguments = ("complete", "ab", *GREEDY, "--seed", "5", *option)
     local = json.loads(afterword(*arguments).stdout)

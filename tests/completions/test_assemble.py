@@ -145,6 +145,17 @@ def test_a_prompt_of_one_token_has_no_scores_to_show() -> None:
     assert shown(first.echo) == {"tokens": (256,), "offsets": (0,), "logprobs": [], "top": [], "top_logprobs": []}
 
 
+def test_ids_of_the_prompt_come_first_and_tokens_with_their_text() -> None:
+    result = completion(prompt="ab", return_token_ids=True, max_tokens=9, n=2)
+    deltas, _ = fold(result, DONE, text(0, "x", 1, token(-0.5)), end(0, "stop", 1), end(1, "length", 0))
+    assert [(d.index, d.prompt_ids, d.tokens) for d in deltas[:3]] == [
+        (0, (97, 98), ()),
+        (1, (97, 98), ()),
+        (0, None, (token(-0.5),)),
+    ]
+    assert [(c.prompt_ids, c.tokens) for c in join(deltas)] == [((97, 98), (token(-0.5),)), ((97, 98), ())]
+
+
 BEST_OF_EVENTS: list[Event] = [
     DONE,
     text(0, "bad", 1, token(-9.0)),
@@ -171,6 +182,12 @@ def test_best_of_returns_the_best_first_and_counts_the_losers() -> None:
 def test_best_of_hides_log_probabilities_that_were_not_asked_for() -> None:
     deltas, _ = fold(completion(n=1, best_of=3), *BEST_OF_EVENTS, end(0, "length", 1, -9.0, 1))
     assert deltas == [delta(0, "best", "stop")]
+
+
+def test_best_of_shows_the_ids_of_the_best() -> None:
+    result = completion(prompt="ab", n=1, best_of=3, return_token_ids=True)
+    deltas, _ = fold(result, *BEST_OF_EVENTS, end(0, "length", 1, -9.0, 1))
+    assert [(c.prompt_ids, c.tokens) for c in join(deltas)] == [((97, 98), (token(-1.0), token(-1.5)))]
 
 
 def test_best_of_compares_within_a_prompt_only() -> None:

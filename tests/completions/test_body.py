@@ -47,6 +47,7 @@ def test_nothing_given_means_the_documented_defaults() -> None:
         "truncate_prompt_tokens": -1,
         "prompt_logprobs": None,
         "return_tokens_as_token_ids": False,
+        "return_token_ids": False,
     }
 
 
@@ -77,7 +78,7 @@ INTEGERS = ["best_of", "logprobs", "max_tokens", "n", "seed", "top_k", "min_toke
 INTEGERS += ["prompt_logprobs"]
 NUMBERS = ["frequency_penalty", "presence_penalty", "temperature", "top_p", "min_p", "repetition_penalty"]
 BOOLEANS = ["echo", "stream", "ignore_eos", "add_special_tokens", "skip_special_tokens", "include_stop_str_in_output"]
-BOOLEANS += ["return_tokens_as_token_ids"]
+BOOLEANS += ["return_tokens_as_token_ids", "return_token_ids"]
 STRINGS = ["model", "suffix", "user"]
 
 

@@ -42,6 +42,7 @@ CHANGES: dict[str, Any] = {
     "truncate_prompt_tokens": 1,
     "prompt_logprobs": 0,
     "return_tokens_as_token_ids": True,
+    "return_token_ids": True,
 }
 BASE: dict[str, Any] = {"prompt": "some text"}
 

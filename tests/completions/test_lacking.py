@@ -29,6 +29,7 @@ USES: dict[str, tuple[dict[str, Any], str]] = {
     "add_special_tokens": ({"add_special_tokens": False}, "add_special_tokens"),
     "skip_special_tokens": ({"skip_special_tokens": False}, "skip_special_tokens"),
     "truncate_prompt_tokens": ({"truncate_prompt_tokens": 3}, "truncate_prompt_tokens"),
+    "return_token_ids": ({"return_token_ids": True}, "return_token_ids"),
 }
 """Feature -> a request that uses it and no other, and the field that is named."""
 

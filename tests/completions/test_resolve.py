@@ -166,6 +166,12 @@ def test_candidates_are_capped_over_the_whole_request() -> None:
     assert "at most 6" in message
 
 
+def test_tokens_are_listed_with_log_probabilities_that_the_answer_does_not_show() -> None:
+    result = completion(return_token_ids=True)
+    assert (only(result).logprobs, result.shown.logprobs) == (0, None)
+    assert only(completion(return_token_ids=True, logprobs=3)).logprobs == 3
+
+
 @pytest.mark.parametrize("name", ["logprobs", "prompt_logprobs"])
 def test_log_probabilities_are_capped_by_operator_and_engine(name: str) -> None:
     assert only(completion(**{name: 50})).max_tokens == 16

@@ -56,6 +56,7 @@ FIELDS: dict[str, SearchStrategy[Any]] = {
     "include_stop_str_in_output": FLAG,
     "truncate_prompt_tokens": or_null(st.one_of(st.just(-1), st.integers(1, 8))),
     "prompt_logprobs": or_null(st.integers(0, 100)),
+    "return_token_ids": FLAG,
 }
 
 

@@ -122,6 +122,9 @@ def _check_choice(body: Json, asked: Asked, choice: Json) -> None:
     if "prompt_logprobs" in choice:
         assert len(choice["prompt_logprobs"]) == asked.n_tokens
         assert choice["prompt_logprobs"][0] is None
+    assert ("token_ids" in choice) == given(body, "return_token_ids", False) == ("prompt_token_ids" in choice)
+    if "token_ids" in choice:
+        _check_ids(body, asked, choice)
     text = choice["text"]
     if given(body, "echo", False):
         assert text.startswith(asked.text)
@@ -130,6 +133,20 @@ def _check_choice(body: Json, asked: Asked, choice: Json) -> None:
     assert (choice["logprobs"] is None) == (body.get("logprobs") is None)
     if choice["logprobs"] is not None:
         _check_logprobs(body, asked, choice["logprobs"], text)
+
+
+def _check_ids(body: Json, asked: Asked, choice: Json) -> None:
+    prompt, sampled = choice["prompt_token_ids"], choice["token_ids"]
+    assert len(prompt) == asked.n_tokens
+    assert all(0 <= token <= CONTROL for token in prompt + sampled)
+    if choice["logprobs"] is not None:
+        echoed = prompt if given(body, "echo", False) else []
+        spelled = [SPECIAL.get(token) or _spelled(token) for token in echoed + sampled]
+        assert choice["logprobs"]["tokens"] == spelled
+
+
+def _spelled(byte: int) -> str:
+    return chr(byte) if byte < 128 else f"bytes:\\x{byte:02x}"
 
 
 def _check_stops(body: Json, text: str) -> None:

@@ -8,6 +8,7 @@ import random
 import secrets
 import string
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from afterword.api.sse import frame
 from afterword.api.wire import dumps
 from afterword.completions.assemble import Choice, Delta, Usage
 from afterword.completions.request import Completion
+from afterword.engine.events import SampledToken
 from afterword.tokens import Tokenizer
 
 ALPHANUMERIC = string.ascii_letters + string.digits
@@ -57,12 +59,13 @@ class ChunkRenderer:
 
     def chunk(self, delta: Delta, usage: Usage) -> bytes:
         """The event for one delta. `usage` is shown only if running usage was asked for."""
-        choice = b'{"text":%b,"index":%d,"logprobs":%b,"finish_reason":%b%b}' % (
+        choice = b'{"text":%b,"index":%d,"logprobs":%b,"finish_reason":%b%b%b}' % (
             dumps(delta.text),
             delta.index,
             self._logprobs_of(delta),
             b"null" if delta.finish_reason is None else dumps(delta.finish_reason),
             self._prompt_logprobs_of(delta),
+            self._ids_of(delta),
         )
         return self._event(choice, self._running(usage))
 
@@ -90,6 +93,11 @@ class ChunkRenderer:
         if k is None or delta.prompt_scores is None:
             return b""
         return b',"prompt_logprobs":' + dumps(self._format.prompt(delta.prompt_scores, k))
+
+    def _ids_of(self, delta: Delta) -> bytes:
+        if not self._shown.return_token_ids:
+            return b""
+        return b',"prompt_token_ids":%b,"token_ids":%b' % (dumps(delta.prompt_ids), dumps(ids(delta.tokens)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +133,14 @@ class BodyRenderer:
         }
         if prompt_k is not None and choice.prompt_scores is not None:
             shown["prompt_logprobs"] = form.prompt(choice.prompt_scores, prompt_k)
+        if self.completion.shown.return_token_ids:
+            shown |= {"prompt_token_ids": choice.prompt_ids, "token_ids": ids(choice.tokens)}
         return shown
+
+
+def ids(tokens: Iterable[SampledToken]) -> list[int]:
+    """`token_ids` of a choice or a chunk."""
+    return [token.id for token in tokens]
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:

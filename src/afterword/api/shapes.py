@@ -65,8 +65,12 @@ SCHEMAS: dict[str, dict[str, Any]] = {
             "logprobs": _or_null(ref("Logprobs")),
             "finish_reason": _or_null({"enum": ["stop", "length", "content_filter"]}),
             "prompt_logprobs": _array(_or_null({"type": "object", "additionalProperties": ref("PromptToken")})),
+            "prompt_token_ids": _or_null(_array(_COUNT)),
+            "token_ids": _array(_COUNT),
         },
         "prompt_logprobs",
+        "prompt_token_ids",
+        "token_ids",
     ),
     "PromptToken": _object({"logprob": {"type": "number"}, "rank": _COUNT, "decoded_token": STRING}),
     "Usage": _object(

@@ -35,6 +35,8 @@ class Delta:
     finish_reason: str | None
     prompt_scores: Echo | None = None
     """Set on the first delta of a choice if the request has `prompt_logprobs`."""
+    prompt_ids: tuple[int, ...] | None = None
+    """Set on the first delta of a choice if the request has `return_token_ids`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +127,10 @@ class Assembler:
         text = prompt.text if shown.echo else ""
         echo = _echo(prompt, scores, shown.logprobs if shown.echo else None)
         prompt_scores = _echo(prompt, scores, shown.prompt_logprobs)
-        if text == "" and echo is None and prompt_scores is None:
+        ids = prompt.tokens if shown.return_token_ids else None
+        if text == "" and echo is None and prompt_scores is None and ids is None:
             return []
-        return [Delta(prompt_index * n + k, text, echo, (), None, prompt_scores) for k in range(n)]
+        return [Delta(prompt_index * n + k, text, echo, (), None, prompt_scores, ids) for k in range(n)]
 
     def _chunk(self, prompt_index: int, chunk: Chunk) -> list[Delta]:
         candidate = self._candidates[prompt_index][chunk.index]
@@ -179,7 +182,7 @@ class Assembler:
         return [Delta(self._choice(prompt_index, chunk.index), chunk.text, None, tokens, None)]
 
     def _shown(self, tokens: tuple[SampledToken, ...]) -> tuple[SampledToken, ...]:
-        return () if self._completion.shown.logprobs is None else tokens
+        return tokens if self._completion.shown.lists_tokens else ()
 
     def _choice(self, prompt_index: int, k: int) -> int:
         return prompt_index * self._completion.n + k
@@ -204,6 +207,7 @@ class Choice:
     tokens: tuple[SampledToken, ...]
     finish_reason: str
     prompt_scores: Echo | None
+    prompt_ids: tuple[int, ...] | None = None
 
 
 def join(deltas: Iterable[Delta]) -> list[Choice]:
@@ -224,4 +228,5 @@ def _whole(deltas: list[Delta]) -> Choice:
         tokens=tuple(token for delta in deltas for token in delta.tokens),
         finish_reason=reasons[0],
         prompt_scores=first.prompt_scores,
+        prompt_ids=first.prompt_ids,
     )

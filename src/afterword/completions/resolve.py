@@ -135,8 +135,7 @@ def _pattern(body: CompletionBody, tokenizer: Tokenizer, best_of: int, seed: int
         stops=body.stop,
         include_stop=body.include_stop_str_in_output,
         skip_special_tokens=body.skip_special_tokens,
-        # Candidates are ranked by log-probability: the engine must count it even if the answer does not show it.
-        logprobs=0 if body.shown.logprobs is None and best_of > body.n else body.shown.logprobs,
+        logprobs=_logprobs(body, best_of),
         prompt_logprobs=_prompt_logprobs(body),
     )
 
@@ -158,6 +157,12 @@ def _control_token(stop: str, tokenizer: Tokenizer) -> int | None:
     """The one control token that `stop` spells: it has no text, so matching text would never see it."""
     tokens = tokenizer.encode(stop, add_bos=False, parse_special=True)
     return tokens[0] if len(tokens) == 1 and tokenizer.is_control(tokens[0]) else None
+
+
+def _logprobs(body: CompletionBody, best_of: int) -> int | None:
+    """Candidates are ranked by log-probability, and engines list tokens with theirs, even if the answer shows none."""
+    needed = best_of > body.n or body.shown.lists_tokens
+    return 0 if needed and body.shown.logprobs is None else body.shown.logprobs
 
 
 def _prompt_logprobs(body: CompletionBody) -> int | None:

@@ -39,7 +39,7 @@ class Supports(Table):
     max_stops: int = key(4, "The most texts in `stop`; more are found here alone.", ge=0)
     include_stop: bool = key(False, "`include_stop_str_in_output`.")
     stream_usage: bool = key(True, "`stream_options.include_usage`.")
-    token_ids: bool = key(False, "`return_tokens_as_token_ids`.")
+    token_ids: bool = key(False, "`return_tokens_as_token_ids`; `return_token_ids` needs it too.")
     extensions: Annotated[tuple[Extension, ...], Strict(False)] = key(
         (), "Those of the further fields that it honours."
     )

@@ -30,6 +30,19 @@ class Shown:
     return_tokens_as_token_ids: bool = extension(
         False, "Log-probabilities name each token `token_id:N`.", "Off: the page shows text.", kind="answer"
     )
+    return_token_ids: bool = extension(
+        False,
+        "Put the ids of the prompt's and the completion's tokens beside the text.",
+        "Off: the page shows text.",
+        kind="answer",
+        needs_ids=True,
+        supports=("token_ids",),
+    )
+
+    @property
+    def lists_tokens(self) -> bool:
+        """Whether the sampled tokens are listed in any way."""
+        return self.logprobs is not None or self.return_token_ids
 
 
 BESIDE_THE_TEXT = tuple(field for field in fields_of(Shown) if field.name != "echo")

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from tests.fakes import generation_request
 
 from afterword.engine.sampling.bias import TokenBias
-from afterword.engine.vllm.plan import Limits, Plan, plan_of, seed_of
+from afterword.engine.vllm.plan import Limits, Plan, missing_features, plan_of, sampling_arguments, seed_of
 from afterword.errors import InvalidRequest
-from afterword.fields.sampling import Sampling
+from afterword.fields.field import RequestField
+from afterword.fields.sampling import SAMPLING_FIELDS, Sampling
 
 LIMITS = Limits(n_vocab=10, max_listed=None, max_end_ids=None)
 
@@ -53,6 +54,23 @@ def test_sampling_is_passed_on_as_it_is() -> None:
     )
     found = plan(sampling=replace(warm, logit_bias=((3, 2.5),)))
     assert (found.sampling, found.bias) == (warm, TokenBias((), {3: 2.5}))
+
+
+def test_sampling_is_said_by_vllm_s_own_names() -> None:
+    assert sampling_arguments(Sampling(top_k=5, logit_bias=((3, 2.5),))) == {
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "top_k": 5,
+        "min_p": 0.0,
+        "frequency_penalty": 0.0,
+        "presence_penalty": 0.0,
+        "repetition_penalty": 1.0,
+    }
+
+
+def test_what_vllm_has_no_name_for_is_lacking() -> None:
+    elsewhere = RequestField(name="typical", default=1.0, doc="", place="Sampling", vendors=("llama-server",))
+    assert set(missing_features([*SAMPLING_FIELDS, elsewhere])) == {"typical"}
 
 
 def test_top_k_of_the_whole_vocabulary_is_none() -> None:

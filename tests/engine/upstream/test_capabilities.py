@@ -1,0 +1,75 @@
+"""What a vendor's model lacks, with its tokenizer at hand and without."""
+
+from typing import Any
+
+import pytest
+from tests.engine.upstream.opening import vendor
+
+from afterword.config.vendor import PRESETS, UpstreamKind
+from afterword.engine.upstream.capabilities import upstream_capabilities
+
+IDS = {
+    "token_prompts",
+    "prompt_logprobs",
+    "logit_bias",
+    "stop_token_ids",
+    "truncate_prompt_tokens",
+    "add_special_tokens",
+    "return_token_ids",
+}
+"""Said in token ids, or found out from them."""
+
+
+def lacks(kind: UpstreamKind, *, exact: bool, **supports: Any) -> dict[str, str]:
+    there = vendor("http://there", kind=kind, supports=PRESETS[kind].model_copy(update=supports))
+    return dict(upstream_capabilities(there, context=100, exact=exact, reproducible=False).lacks)
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing"),
+    [
+        ("afterword", set()),
+        ("vllm", set()),
+        ("llama-server", {"prompt_logprobs", "min_tokens", "return_token_ids"}),
+        ("openai", {"top_k", "min_p", "repetition_penalty", "ignore_eos", "min_tokens", "return_token_ids"}),
+    ],
+)
+def test_with_the_tokenizer_a_model_lacks_what_its_server_does(kind: UpstreamKind, missing: set[str]) -> None:
+    found = lacks(kind, exact=True)
+    assert set(found) == missing
+    assert all(why.endswith("has nothing like it.") for why in found.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing"),
+    [
+        ("afterword", IDS),
+        ("llama-server", IDS | {"min_tokens", "skip_special_tokens"}),
+        (
+            "openai",
+            IDS | {"top_k", "min_p", "repetition_penalty", "ignore_eos", "min_tokens", "skip_special_tokens"},
+        ),
+    ],
+)
+def test_without_it_everything_is_missing_that_takes_token_ids(kind: UpstreamKind, missing: set[str]) -> None:
+    found = lacks(kind, exact=False)
+    assert set(found) == missing
+    assert {name for name, why in found.items() if "Configure `tokenizer`" in why} == IDS | (
+        {"skip_special_tokens"} & missing
+    )
+
+
+def test_switches_that_are_off_are_said() -> None:
+    off = lacks("afterword", exact=True, logprobs=False, penalties=False, seed=False, extensions=())
+    assert set(off) == {
+        "logprobs",
+        "best_of",
+        "prompt_logprobs",
+        "penalties",
+        "seed",
+        "top_k",
+        "min_p",
+        "repetition_penalty",
+        "min_tokens",
+        "ignore_eos",
+    }
