@@ -44,6 +44,13 @@ def test_the_ledger_s_waiting_rows_are_as_many_as_the_document_says() -> None:
     assert f"rows wait in memory, up to {MAX_WAITING:,};" in page
 
 
+def test_every_file_that_the_architecture_names_exists() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"[a-z_]+/[a-z_/]+\.(?:py|md)", page))
+    assert len(named) > 20
+    assert [name for name in sorted(named) if not (docs.PACKAGE / name).exists() and not (ROOT / name).exists()] == []
+
+
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
 def test_links_between_documents_lead_somewhere(path: Path) -> None:
     targets = re.findall(r"\]\(([^)#]+)", path.read_text(encoding="utf-8"))
