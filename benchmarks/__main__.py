@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 
 import uvloop
@@ -19,10 +18,10 @@ from benchmarks.ceiling import ceilings
 from benchmarks.cluster import cluster
 from benchmarks.groups import GROUPS
 from benchmarks.machine import facts
-from benchmarks.names import CEILING, ECHO, OURS_AS_SHIPPED, REFERENCE, REFERENCE_SPLIT
+from benchmarks.names import CEILING, ECHO, OURS, REFERENCE
 from benchmarks.overhead import gateway, in_process, overhead, steps
 from benchmarks.peers import servers
-from benchmarks.places import BENCHMARKS, OURS, ROOT, Places, cache, packaged_model
+from benchmarks.places import BENCHMARKS, OUR_PROGRAMS, Places, cache, packaged_model
 from benchmarks.plot import plot
 from benchmarks.report import Record, document, summary, table
 from benchmarks.rounds import Plan, Visit, go_round
@@ -31,13 +30,13 @@ from benchmarks.sizes import SMOKE, Sizes
 from benchmarks.targets import Verdict, verdicts
 from benchmarks.workloads import Measures
 
-REFERENCES = (REFERENCE, REFERENCE_SPLIT)
+REFERENCES = (REFERENCE,)
 
 BESIDE_GROUPS = {
     "overhead": ECHO,
     "in-process": ECHO,
     "gateway": ECHO,
-    "steps": OURS_AS_SHIPPED,
+    "steps": OURS,
     "ceiling": CEILING,
     "cluster": ECHO,
 }
@@ -134,29 +133,14 @@ def _places(options: argparse.Namespace, started: str) -> Places:
     logs.mkdir(parents=True, exist_ok=True)
     return Places(
         model=model,
-        split=_split_copy(model),
         peers=(options.peer_bin or cache() / "bench-peers" / "bin").resolve(),
         vllm=_vllm(model) if options.with_vllm else None,
         logs=logs,
     )
 
 
-def _split_copy(model: Path) -> tuple[Path, Path] | None:
-    """As the server makes it, by the code it has for that; `OSError` and the like are nobody's to catch."""
-    stem = f"bench-{model.stem}-{model.stat().st_size}-{_short_hash(ROOT / 'src/afterword/engine/llama/split.py')}"
-    weights, offsets = (cache() / f"{stem}.{part}.gguf" for part in ("split", "offsets"))
-    if not weights.is_file():
-        command = [OURS / "python", BENCHMARKS / "split.py", model, weights, offsets]
-        subprocess.run(command, check=True, capture_output=True)
-    return (weights, offsets) if weights.is_file() else None
-
-
-def _short_hash(file: Path) -> str:
-    return sha256(file.read_bytes()).hexdigest()[:8]
-
-
 def _vllm(model: Path) -> Path:
-    script, environment = BENCHMARKS / "build_vllm.sh", {**os.environ, "PYTHON": str(OURS / "python")}
+    script, environment = BENCHMARKS / "build_vllm.sh", {**os.environ, "PYTHON": str(OUR_PROGRAMS / "python")}
     done = subprocess.run([script, model], check=True, stdout=subprocess.PIPE, text=True, env=environment)
     return Path(done.stdout.splitlines()[-1])
 

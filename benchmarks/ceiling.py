@@ -1,7 +1,7 @@
 """What llama.cpp's own loops reach on the same files: nothing above them can be faster by much.
 
 `llama-bench` decodes one sequence without sampling; `llama-batched-bench` several, in KV slots of their own. Neither
-uses an adapter, so the split copy has a loop of ours (`decode_loop.py`).
+knows this project's kernels, so those have a loop of ours (`decode_loop.py`).
 """
 
 import asyncio
@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from benchmarks.names import CEILING, CEILING_SPLIT
-from benchmarks.places import BENCHMARKS, OURS, Places
+from benchmarks.names import CEILING, CEILING_OURS
+from benchmarks.places import BENCHMARKS, OUR_PROGRAMS, Places
 from benchmarks.workloads import Measures
 
 PROMPT, SINGLE_OUT, OUT = 128, 128, 64
@@ -25,8 +25,7 @@ async def ceilings(places: Places) -> dict[str, Measures]:
     if not (places.peers / "llama-bench").is_file():
         return {}
     found = {CEILING: await _single(places.peers, places.model) | await _batched(places.peers, places.model)}
-    if places.split is not None:
-        found[CEILING_SPLIT] = await _looped(*places.split)
+    found[CEILING_OURS] = await _looped(places.model)
     return found
 
 
@@ -65,11 +64,10 @@ async def _batched(directory: Path, model: Path) -> Measures:
     return batched_measures([json.loads(line) for line in lines.splitlines() if line.startswith(b"{")])
 
 
-async def _looped(weights: Path, offsets: Path) -> Measures:
-    program = (str(OURS / "python"), str(BENCHMARKS / "decode_loop.py"), str(PROMPT))
-    files = (str(weights), str(offsets))
-    lone = await _output_of(*program, str(SINGLE_OUT), "1", *files)
-    many = await _output_of(*program, str(OUT), ",".join(str(n) for n in SEQUENCES if n > 1), *files)
+async def _looped(model: Path) -> Measures:
+    program = (str(OUR_PROGRAMS / "python"), str(BENCHMARKS / "decode_loop.py"), str(PROMPT))
+    lone = await _output_of(*program, str(SINGLE_OUT), "1", str(model))
+    many = await _output_of(*program, str(OUT), ",".join(str(n) for n in SEQUENCES if n > 1), str(model))
     return batched_measures([json.loads(line) for output in (lone, many) for line in output.splitlines()])
 
 

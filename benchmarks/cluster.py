@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from statistics import median
 
-from benchmarks.names import ECHO, ON_CLUSTER, OURS_AS_SHIPPED
+from benchmarks.names import ECHO, ON_CLUSTER, OURS
 from benchmarks.overhead import pour
 from benchmarks.peers import afterword
 from benchmarks.places import ROOT, Places, cache
@@ -26,7 +26,7 @@ FIRST_TOKENS = 10
 async def cluster(sizes: Sizes, places: Places) -> dict[str, Measures]:
     """Server to measures. Raises `NotStarted` if there is no Ray."""
     found = {}
-    for name, model in ((ECHO, "echo"), (OURS_AS_SHIPPED, str(places.model))):
+    for name, model in ((ECHO, "echo"), (OURS, str(places.model))):
         single = afterword(name, "--model", model, "--database", "none")
         for server in (single, _on_cluster(single)):
             async with running(server, SHAPE, places.logs) as started:

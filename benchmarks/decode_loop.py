@@ -1,10 +1,10 @@
-"""How fast llama.cpp decodes in the layout that this server uses, with nothing around it.
+"""How fast llama.cpp decodes with this project's kernels, with nothing around it.
 
 Runs in the project's environment:
 
-    .venv/bin/python benchmarks/decode_loop.py PROMPT OUT SEQUENCES[,SEQUENCES...] WEIGHTS.gguf [OFFSETS.gguf]
+    .venv/bin/python benchmarks/decode_loop.py PROMPT OUT SEQUENCES[,SEQUENCES...] MODEL.gguf
 
-The loop of llama-batched-bench, which takes an adapter on its command line and then does not use it. Prints the same
+The loop of llama-batched-bench. Prints the same
 fields for each number of sequences, one JSON object a line. No sampling: the next tokens are given.
 """
 
@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from afterword.engine.llama.arithmetic import MICRO_BATCH
-from afterword.engine.llama.binding import LlamaContext, LlamaModel
+from afterword.engine.llama.binding import LIBRARIES_FOLDER, PACKAGE_VERSION, LlamaContext, LlamaModel
+from afterword.engine.llama.kernels import use_kernels
 from afterword.engine.llama.memory import cells
 from afterword.launch import begin_anew_with_large_pages
 
@@ -43,9 +44,10 @@ def measure(context: LlamaContext, n: int, prompt: int, out: int) -> dict[str, f
     return {"pl": n, "tg": out, "t": ended - started, "speed_tg": n * out / (ended - read)}
 
 
-def main(prompt: int, out: int, counts: list[int], weights: Path, offsets: Path | None) -> None:
+def main(prompt: int, out: int, counts: list[int], file: Path) -> None:
     """Every number of sequences, after a short one to warm up."""
-    model = LlamaModel(weights, offsets=offsets)
+    use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER)
+    model = LlamaModel(file)
     n_threads = len(os.sched_getaffinity(0))
     room = cells(prompt + out)
     context = LlamaContext(model, n_slots=max(counts), n_ctx_slot=room, n_batch=MICRO_BATCH, n_threads=n_threads)
@@ -58,10 +60,4 @@ def main(prompt: int, out: int, counts: list[int], weights: Path, offsets: Path 
 
 if __name__ == "__main__":
     begin_anew_with_large_pages()
-    main(
-        int(sys.argv[1]),
-        int(sys.argv[2]),
-        [int(n) for n in sys.argv[3].split(",")],
-        Path(sys.argv[4]),
-        Path(sys.argv[5]) if len(sys.argv) > 5 else None,
-    )
+    main(int(sys.argv[1]), int(sys.argv[2]), [int(n) for n in sys.argv[3].split(",")], Path(sys.argv[4]))

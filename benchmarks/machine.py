@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.places import OURS, ROOT, Places
+from benchmarks.places import OUR_PROGRAMS, ROOT, Places
 
 PACKAGES = ("afterword", "llama_cpp_python", "uvicorn", "uvloop", "httptools", "orjson", "numpy", "pydantic", "fastapi")
 
@@ -26,11 +26,10 @@ def facts(places: Places) -> dict[str, Any]:
         "system": platform.platform(),
         "python": sys.version.split()[0],
         "commit": _said("git", "-C", str(ROOT), "describe", "--always", "--dirty"),
-        "packages": _said(str(OURS / "python"), "-c", _VERSIONS, *PACKAGES).splitlines(),
+        "packages": _said(str(OUR_PROGRAMS / "python"), "-c", _VERSIONS, *PACKAGES).splitlines(),
         "llama_server": _said(str(places.peers / "llama-server"), "--version").splitlines()[:1],
         "model": places.model.name,
         "model_bytes": places.model.stat().st_size,
-        "split_bytes": None if places.split is None else sum(file.stat().st_size for file in places.split),
         "variables": {name: value for name, value in os.environ.items() if name.startswith(("OMP_", "GOMP_", "GGML_"))},
     }
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 from benchmarks.names import ECHO
 from benchmarks.peers import afterword
-from benchmarks.places import BENCHMARKS, OURS, ROOT, cache
+from benchmarks.places import BENCHMARKS, OUR_PROGRAMS, ROOT, cache
 from benchmarks.servers import Server, Shape, running
 from benchmarks.sizes import Sizes
 from benchmarks.workloads import Measures
@@ -46,7 +46,7 @@ async def overhead(sizes: Sizes, logs: Path) -> dict[str, Measures]:
 
 async def in_process(sizes: Sizes) -> Measures:
     """Time and, where there is a C compiler, allocations a token; see `inprocess.py`."""
-    arguments = (str(OURS / "python"), str(BENCHMARKS / "inprocess.py"), str(sizes.tokens_in_process))
+    arguments = (str(OUR_PROGRAMS / "python"), str(BENCHMARKS / "inprocess.py"), str(sizes.tokens_in_process))
     found = await _json_of(*arguments)
     counter = _allocation_counter()
     if counter is None:
@@ -57,12 +57,12 @@ async def in_process(sizes: Sizes) -> Measures:
 
 async def gateway(sizes: Sizes) -> Measures:
     """Time that keys, limits and the ledger add to a request; see `gateway.py`."""
-    return await _json_of(str(OURS / "python"), "-m", "benchmarks.gateway", str(sizes.requests_in_process))
+    return await _json_of(str(OUR_PROGRAMS / "python"), "-m", "benchmarks.gateway", str(sizes.requests_in_process))
 
 
 async def steps(model: Path) -> Measures:
     """Share of the engine's time outside llama.cpp; see `steps.py`."""
-    return await _json_of(str(OURS / "python"), str(BENCHMARKS / "steps.py"), str(model), str(cache()))
+    return await _json_of(str(OUR_PROGRAMS / "python"), str(BENCHMARKS / "steps.py"), str(model), str(cache()))
 
 
 def _measures(kind: str, n_tokens: int, rates: Mapping[str, float], server_busy: float) -> Measures:

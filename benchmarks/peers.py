@@ -1,13 +1,12 @@
 """Which servers there are to measure, and with which options each is started."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.names import OURS_AS_SHIPPED, OURS_ORIGINAL, PACKAGED, REFERENCE, REFERENCE_SPLIT, VLLM
-from benchmarks.places import OURS, Places, site_packages
+from benchmarks.names import OURS, OURS_ON_LLAMA_CPP, PACKAGED, REFERENCE, VLLM
+from benchmarks.places import OUR_PROGRAMS, Places, site_packages
 from benchmarks.servers import Server, Shape
 
 _CORES = str(len(os.sched_getaffinity(0)))
@@ -15,16 +14,11 @@ _CORES = str(len(os.sched_getaffinity(0)))
 
 def servers(places: Places) -> list[Server]:
     """Those whose parts are installed, ours first; says on stderr which are left out."""
-    found = [afterword(OURS_AS_SHIPPED, "--model", str(places.model))]
-    if _has_layouts():
-        found.append(afterword(OURS_ORIGINAL, "--model", str(places.model), "--layout", "original"))
-    else:
-        _leave_out(OURS_ORIGINAL, "`afterword serve` has no --layout")
+    found = [afterword(OURS, "--model", str(places.model))]
+    found.append(afterword(OURS_ON_LLAMA_CPP, "--model", str(places.model), "--kernels", "llama.cpp"))
     program = places.peers / "llama-server"
     if program.is_file():
         found.append(llama_server(REFERENCE, program, places.model))
-        if places.split is not None:
-            found.append(llama_server(REFERENCE_SPLIT, program, places.split[0], "--lora", str(places.split[1])))
     else:
         _leave_out(REFERENCE, f"{program} does not exist; benchmarks/build_peers.sh builds it")
     if places.vllm is not None:
@@ -40,7 +34,7 @@ def afterword(name: str, *options: str) -> Server:
         room = ["--parallel", str(shape.slots), "--context", str(shape.context), "--max-waiting", "4096"]
         # The ledger lies beside the log: it is part of what is measured, and none of the user's own.
         where = ["--port", str(port), "--log-level", "warning", "--database", "afterword.db"]
-        return [str(OURS / "afterword"), "serve", *where, *room, *options]
+        return [str(OUR_PROGRAMS / "afterword"), "serve", *where, *room, *options]
 
     return Server(name, command)
 
@@ -82,11 +76,6 @@ def llama_cpp_python(model: Path) -> Server:
         return [sys.executable, "-m", "llama_cpp.server", "--model", str(model), *threads, *room, *place]
 
     return Server(PACKAGED, command, {"PYTHONPATH": str(site_packages())}, batches=False)
-
-
-def _has_layouts() -> bool:
-    shown = subprocess.run([OURS / "afterword", "serve", "--help"], capture_output=True, text=True, check=True)
-    return "--layout" in shown.stdout
 
 
 def _leave_out(name: str, reason: str) -> None:

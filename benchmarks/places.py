@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "benchmarks"
-OURS = ROOT / ".venv" / "bin"
+OUR_PROGRAMS = ROOT / ".venv" / "bin"
 """The project's environment; what drives the benchmarks has one of its own, so that this one holds nothing extra."""
 
 
@@ -17,8 +17,6 @@ class Places:
 
     model: Path
     """The GGUF file as shipped."""
-    split: tuple[Path, Path] | None
-    """The copy this server makes of it: weights and offsets; None where it makes none."""
     peers: Path
     """Directory of llama-server, llama-bench and llama-batched-bench."""
     vllm: Path | None
@@ -37,7 +35,7 @@ def cache() -> Path:
 
 def site_packages() -> Path:
     """Installed packages of the project's own environment, with the one llama.cpp build that all Python servers use."""
-    return OURS.parent / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    return OUR_PROGRAMS.parent / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
 
 
 def packaged_model() -> Path:

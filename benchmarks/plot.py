@@ -18,9 +18,8 @@ from matplotlib.axes import Axes  # noqa: E402
 
 COLOURS = {
     "afterword": "#0b6e4f",
-    "afterword-original": "#56b88f",
+    "afterword-on-llama.cpp": "#56b88f",
     "llama-server": "#b5520c",
-    "llama-server-split": "#eda35b",
     "vllm": "#5566aa",
     "llama-cpp-python": "#888888",
 }

@@ -1,8 +1,8 @@
-"""What a layout does to the model's answers: perplexity, and how far its distributions are from the original's.
+"""What the kernels do to a model's answers: perplexity, and how far its distributions are from llama.cpp's own.
 
-usage: python -m benchmarks.quality ORIGINAL.gguf COPY.gguf [--offsets ADAPTER.gguf] TEXT_FILE...
+usage: python -m benchmarks.quality MODEL.gguf TEXT_FILE...
 
-Prints one JSON line a text. KL is the mean over positions of KL(original || copy) in nats; `same_top` is the share of
+Prints one JSON line a text. KL is the mean over positions of KL(llama.cpp || ours) in nats; `same_top` is the share of
 positions where both have the same likeliest token. Runs in the server's own environment, without a server.
 """
 
@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from afterword.engine.llama.binding import LlamaContext, LlamaModel
+from afterword.engine.llama.binding import LIBRARIES_FOLDER, PACKAGE_VERSION, LlamaContext, LlamaModel
+from afterword.engine.llama.kernels import LLAMA_CPP, use_kernels
 
 N_TOKENS = 512
 """Tokens of each text that are looked at."""
@@ -24,11 +25,11 @@ PIECE = 64
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """Two layouts on one text of n tokens."""
+    """Both on one text of n tokens."""
 
     n: int
-    perplexity_original: float
-    perplexity_copy: float
+    perplexity_llama_cpp: float
+    perplexity_ours: float
     kl: float
     kl_p99: float
     same_top: float
@@ -51,16 +52,15 @@ def log_probabilities(model: LlamaModel, tokens: NDArray[np.int32]) -> NDArray[n
     return normalised
 
 
-def distance(original: LlamaModel, copy: LlamaModel, text: str) -> Distance:
-    """How far `copy` is from `original` on the first tokens of a text."""
-    tokens = np.array(original.tokenize(text, parse_special=False)[:N_TOKENS], dtype=np.int32)
-    p, q = log_probabilities(original, tokens)[:-1], log_probabilities(copy, tokens)[:-1]
+def distance(tokens: NDArray[np.int32], p: NDArray[np.float64], q: NDArray[np.float64]) -> Distance:
+    """How far q, (n, n_vocab) log-probabilities after each token, is from p."""
+    p, q = p[:-1], q[:-1]
     at = (np.arange(len(tokens) - 1), tokens[1:])
     kl = (np.exp(p) * (p - q)).sum(axis=1)
     return Distance(
         n=len(tokens),
-        perplexity_original=float(np.exp(-p[at].mean())),
-        perplexity_copy=float(np.exp(-q[at].mean())),
+        perplexity_llama_cpp=float(np.exp(-p[at].mean())),
+        perplexity_ours=float(np.exp(-q[at].mean())),
         kl=float(kl.mean()),
         kl_p99=float(np.quantile(kl, 0.99)),
         same_top=float((p.argmax(axis=1) == q.argmax(axis=1)).mean()),
@@ -68,18 +68,28 @@ def distance(original: LlamaModel, copy: LlamaModel, text: str) -> Distance:
 
 
 def main() -> None:
-    """Compare two files on some texts."""
+    """Compare the kernels on some texts."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quality", description=__doc__)
-    parser.add_argument("original", type=Path)
-    parser.add_argument("copy", type=Path)
+    parser.add_argument("model", type=Path)
     parser.add_argument("texts", type=Path, nargs="+")
-    parser.add_argument("--offsets", type=Path, help="adapter of a split copy")
     options = parser.parse_args()
-    models = LlamaModel(options.original), LlamaModel(options.copy, offsets=options.offsets)
-    for text in options.texts:
-        found = distance(*models, text.read_text())
+    texts, p = _read(options.model, options.texts)
+    # From here on the process computes with the other kernels.
+    assert use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER) != LLAMA_CPP
+    _, q = _read(options.model, options.texts)
+    for text, tokens, theirs, ours in zip(options.texts, texts, p, q, strict=True):
+        found = distance(tokens, theirs, ours)
         line = {name: round(getattr(found, name), 5) for name in Distance.__dataclass_fields__}
         print(json.dumps({"text": text.name, **line}), flush=True)
+
+
+def _read(file: Path, texts: list[Path]) -> tuple[list[NDArray[np.int32]], list[NDArray[np.float64]]]:
+    """(tokens, log-probabilities after each) of every text."""
+    model = LlamaModel(file)
+    tokens = [np.array(model.tokenize(text.read_text(), parse_special=False)[:N_TOKENS], np.int32) for text in texts]
+    found = [log_probabilities(model, ids) for ids in tokens]
+    model.close()
+    return tokens, found
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ async def measure(model: Path, cache: Path) -> dict[str, float]:
         max_waiting=512,
         memory_bytes=None,
         cache_dir=cache,
-        layout="auto",
+        kernels="own",
     )
     engine = load_engine(settings)
     await generate(engine, 0)

@@ -36,14 +36,7 @@ class Running:
 @contextmanager
 def serving_default_model(cache_dir: Path) -> Iterator[Running]:
     """A fresh server: nothing cached, nothing asked yet."""
-    # The layout that is the faster one anyway, without timing it.
-    flags = {
-        "context": str(CONTEXT),
-        "parallel": str(PARALLEL),
-        "cache_dir": str(cache_dir),
-        "layout": "split",
-        "threads": "1",
-    }
+    flags = {"context": str(CONTEXT), "parallel": str(PARALLEL), "cache_dir": str(cache_dir), "threads": "1"}
     registry = load_registry(load_config(flags, {}, cache_dir))
     with (
         run_server(create_app(registry, ServerConfig())) as url,

@@ -13,7 +13,6 @@ from tests.clients.reference import Reference
 from tests.clients.running import Client
 
 from afterword.config.model import DEFAULT_MODEL
-from afterword.config.tree import Layout
 from afterword.engine.llama.loading import LlamaSettings, load_engine
 from afterword.loading.embedded import model_file
 
@@ -21,7 +20,7 @@ SOURCES = Path(__file__).resolve().parents[2] / "src"
 SERVE = "from afterword.cli.main import app; app()"
 CONTEXT = 2048
 # One thread: a second one makes a model of this size no faster where tests, server and client share few cores.
-SETTINGS = ("--port", "0", "--context", str(CONTEXT), "--parallel", "8", "--threads", "1", "--layout", "split")
+SETTINGS = ("--port", "0", "--context", str(CONTEXT), "--parallel", "8", "--threads", "1")
 
 OpenClient = Callable[[str], Client]
 
@@ -54,18 +53,6 @@ def server(cache: Path) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def reference(cache: Path) -> Iterator[Reference]:
     """The default model in this process, computed as the server does."""
-    with closing(_reference(cache, "split")) as made:
-        yield made
-
-
-@pytest.fixture
-def reference_as_shipped(cache: Path) -> Iterator[Reference]:
-    """The default model in this process, from its file as it is."""
-    with closing(_reference(cache, "original")) as made:
-        yield made
-
-
-def _reference(cache: Path, layout: Layout) -> Reference:
     settings = LlamaSettings(
         path=model_file(DEFAULT_MODEL.name),
         context=CONTEXT,
@@ -74,9 +61,10 @@ def _reference(cache: Path, layout: Layout) -> Reference:
         max_waiting=16,
         memory_bytes=None,
         cache_dir=cache,
-        layout=layout,
+        kernels="own",
     )
-    return Reference(load_engine(settings))
+    with closing(Reference(load_engine(settings))) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -21,7 +20,7 @@ def settings(
     path: Path, cache_dir: Path, *, context: int = 512, parallel: int = 4, max_waiting: int = 64, threads: int = 1
 ) -> LlamaSettings:
     """Settings for a small engine without a limit of memory. One thread hardly feels a busy machine."""
-    return LlamaSettings(path, context, parallel, threads, max_waiting, None, cache_dir, "original")
+    return LlamaSettings(path, context, parallel, threads, max_waiting, None, cache_dir, "own")
 
 
 @cache
@@ -50,10 +49,4 @@ async def open_tiny(
 def load_default(cache_dir: Path, *, context: int, parallel: int, threads: int = 1) -> LlamaEngine:
     """An engine on the default model; the caller closes it."""
     path = model_file(DEFAULT_MODEL.name)
-    return load_split(path, cache_dir, context=context, parallel=parallel, threads=threads)
-
-
-def load_split(path: Path, cache_dir: Path, *, context: int, parallel: int, threads: int) -> LlamaEngine:
-    """An engine on a Q4_1 model in the layout that `auto` finds faster, without timing it; the caller closes it."""
-    found = settings(path, cache_dir, context=context, parallel=parallel, threads=threads)
-    return load_engine(replace(found, layout="split"))
+    return load_engine(settings(path, cache_dir, context=context, parallel=parallel, threads=threads))

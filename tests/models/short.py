@@ -7,8 +7,9 @@ import re
 import struct
 from pathlib import Path
 
+from tests.models.gguf_tensors import U32, Tensor, read_gguf, text_bytes, write_gguf
+
 from afterword.config.model import DEFAULT_MODEL
-from afterword.engine.llama.gguf_tensors import U32, Tensor, read_gguf, text_bytes, write_gguf
 from afterword.loading.embedded import model_file
 
 N_LAYERS = 6

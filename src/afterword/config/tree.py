@@ -24,10 +24,8 @@ DEFAULT_CONTEXT = 4096
 """Tokens of context when none is asked for and the model was trained with more: KV cells are cleared at start, which
 takes about a second a GiB."""
 
-Copied = Literal["split", "q8_0"]
-"""Layouts of weights that are written as a copy."""
-
-Layout = Literal["auto", "original", Copied]
+KernelChoice = Literal["own", "llama.cpp"]
+"""Who computes matrix products."""
 
 
 class ServerConfig(Table):
@@ -66,14 +64,14 @@ class EngineConfig(Table):
         shown="50% of the memory that is free at start",
     )
     threads: int | None = key(None, "Threads of a model.", shown="the physical cores it may use", ge=1, le=1024)
-    layout: Layout = key(
-        "auto",
-        "Weights as they are in the file, as a copy for faster kernels (docs/performance.md), or auto: the faster, "
-        "timed once.",
+    kernels: KernelChoice = key(
+        "own",
+        "Who computes matrix products: `own`, this project's kernels, whose numbers do not depend on what is computed "
+        "beside them, or `llama.cpp`, its own.",
     )
     cache_dir: Directory = key(
         ...,
-        "Where optimised copies of model files are kept.",
+        "Where hashes of model files and results of probes are kept.",
         shown="~/.cache/afterword, or afterword in XDG_CACHE_HOME",
     )
     context: Context | None = key(

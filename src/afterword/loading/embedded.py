@@ -56,7 +56,7 @@ def load_llama(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedM
             max_waiting=engine.max_waiting,
             memory_bytes=budget,
             cache_dir=engine.cache_dir,
-            layout=engine.layout,
+            kernels=engine.kernels,
         )
     )
     status = file.stat()

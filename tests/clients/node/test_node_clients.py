@@ -95,7 +95,7 @@ def infill_engine(directory: Path) -> Engine:
         max_waiting=8,
         memory_bytes=None,
         cache_dir=directory,
-        layout="original",
+        kernels="own",
     )
     return load_engine(settings)
 

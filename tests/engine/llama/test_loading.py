@@ -68,15 +68,15 @@ def test_damaged_file_is_named_with_the_reason(whole: Path, tmp_path: Path, dama
 
 
 def test_context_beyond_the_budget_is_refused_with_both_sizes(whole: Path, tmp_path: Path) -> None:
-    said = refusal(LlamaSettings(whole, 100_000, 4, 1, 64, 8 * 2**20, tmp_path, "original"))
+    said = refusal(LlamaSettings(whole, 100_000, 4, 1, 64, 8 * 2**20, tmp_path, "own"))
     assert_one_sentence(said)
     assert "100000 tokens" in said
     assert "budget is 8 MiB" in said
 
 
 async def test_slots_are_as_many_as_the_budget_holds(whole: Path, tmp_path: Path) -> None:
-    roomy = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, None, tmp_path, "original"))
-    tight = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, int(10.5 * 2**20), tmp_path, "original"))
+    roomy = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, None, tmp_path, "own"))
+    tight = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, int(10.5 * 2**20), tmp_path, "own"))
     assert roomy.capabilities.n_streams == 8
     # Of 10.5 MiB, buffers and weights take 9; a slot takes a quarter, and float weights need one more.
     assert tight.capabilities.n_streams == 5
@@ -92,10 +92,9 @@ async def test_every_type_of_weights_keeps_the_promise(weights: str) -> None:
         assert engine.capabilities.context == 512
 
 
-async def test_quantised_weights_with_a_float_matrix_make_no_promise() -> None:
-    # One row times a float matrix is not what it is among several, and only float models get a visiting row.
+async def test_quantised_weights_with_a_float_matrix_keep_it_too() -> None:
     async with open_tiny(Tiny("Q8_0", floats=frozenset({"output.weight"}))) as engine:
-        assert not engine.capabilities.reproducible
+        assert engine.capabilities.reproducible
 
 
 @pytest.mark.parametrize("fails", ["keeps_its_numbers", "Vocabulary"], ids=["in-the-probe", "after-it"])
@@ -125,9 +124,7 @@ def test_failure_frees_the_context_before_the_model(
 
 
 async def test_context_is_the_trained_one_where_none_is_asked_for(tmp_path: Path) -> None:
-    engine = load_engine(
-        LlamaSettings(write_tiny(tmp_path, Tiny(context=768)), None, 2, 1, 64, None, tmp_path, "original")
-    )
+    engine = load_engine(LlamaSettings(write_tiny(tmp_path, Tiny(context=768)), None, 2, 1, 64, None, tmp_path, "own"))
     assert engine.capabilities.context == 768
     await engine.aclose()
 

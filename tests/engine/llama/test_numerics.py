@@ -61,7 +61,7 @@ def reference(short_model: Path) -> Reference:
 
 @pytest.fixture(scope="module")
 def short_engine(short_model: Path) -> Iterator[LlamaEngine]:
-    """On the file as it is, like the reference."""
+    """Beside nobody else's requests."""
     engine = load_engine(settings(short_model, short_model.parent, context=1024, parallel=2))
     yield engine
     asyncio.run(engine.aclose())

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.fakes import Told, complete, generation_request
-from tests.models.engines import load_split, open_tiny
+from tests.models.engines import open_tiny, settings
 from tests.models.noise import crowd
 from tests.models.prose import PROSE, excerpt
 from tests.models.tiny import FILE_TYPES, Tiny
@@ -20,6 +20,7 @@ from afterword.api.app import create_app
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine
 from afterword.engine.llama.engine import LlamaEngine
+from afterword.engine.llama.loading import load_engine
 from afterword.engine.request import GenerationRequest
 from afterword.fields.sampling import Sampling
 from afterword.models import Registry, ServedModel
@@ -172,7 +173,7 @@ async def test_seeded_request_reuses_nothing_that_was_sampled_or_came_after(weig
 @pytest.fixture(scope="module")
 def short_engine(short_model: Path) -> Iterator[LlamaEngine]:
     """Real weights with 16 slots of 1024 tokens and two threads, as most people run them; a test must leave it idle."""
-    engine = load_split(short_model, short_model.parent, context=1024, parallel=16, threads=2)
+    engine = load_engine(settings(short_model, short_model.parent, context=1024, parallel=16, threads=2))
     yield engine
     asyncio.run(engine.aclose())
 
@@ -186,7 +187,7 @@ async def test_seeded_request_to_real_weights_reuses_nothing_that_was_sampled(
     assert n_reused[1] == 130
     told = await complete(short_engine, request)
     assert told.prompt.n_cached == 100
-    fresh = load_split(short_model, short_model.parent, context=1024, parallel=2, threads=2)
+    fresh = load_engine(settings(short_model, short_model.parent, context=1024, parallel=2, threads=2))
     alone = await answer(fresh, request)
     await fresh.aclose()
     assert bits(told, 2) == alone
@@ -232,7 +233,7 @@ async def test_seeded_answers_are_the_same_alone_in_a_crowd_and_after_a_restart(
         async with crowd(short_engine, 14, crowds_texts(short_engine, 120)):
             crowded = await asyncio.gather(*(post(client, body) for body in sent))
     assert crowded == alone
-    restarted = load_split(short_model, short_model.parent, context=1024, parallel=16, threads=2)
+    restarted = load_engine(settings(short_model, short_model.parent, context=1024, parallel=16, threads=2))
     async with http(restarted) as client:
         again = [await post(client, body) for body in sent]
     await restarted.aclose()

@@ -5,6 +5,7 @@ Tokenizing is thread-safe; everything of a `LlamaContext` belongs to one thread.
 """
 
 import ctypes
+import importlib.metadata
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -17,6 +18,10 @@ from numpy.typing import NDArray
 from afterword.errors import ConfigurationError
 
 Integers = Sequence[int] | NDArray[np.signedinteger]
+
+PACKAGE_VERSION = importlib.metadata.version("llama-cpp-python")
+LIBRARIES_FOLDER = Path(c.__file__).parent / "lib"
+"""Where llama.cpp's own libraries are, which the kernels are linked to."""
 
 GGUF_MAGIC = b"GGUF"
 LOG_LEVEL_ERROR = 4  # enum ggml_log_level: 4 = error, 5 = continuation of the line before
@@ -47,11 +52,8 @@ def build_info() -> str:
 class LlamaModel:
     """Weights and vocabulary of one GGUF file, freed by `close` or with the object; contexts must be closed before."""
 
-    def __init__(self, path: Path, *, offsets: Path | None = None, vocab_only: bool = False) -> None:
-        """`offsets`: the adapter that belongs to the weights (split.py), which every context of the model adds.
-
-        Raises `ConfigurationError` in one sentence if the file cannot be a model.
-        """
+    def __init__(self, path: Path, *, vocab_only: bool = False) -> None:
+        """Raises `ConfigurationError` in one sentence if the file cannot be a model."""
         check_file(path)
         start_backend()
         params = c.llama_model_default_params()
@@ -66,14 +68,6 @@ class LlamaModel:
         # At the end of the process a thread may still compute; the system takes the memory back.
         self._free.atexit = False
         self.n_vocab = int(c.llama_vocab_n_tokens(self.vocab))
-        self._size_of_offsets = 0
-        # Freed with the model.
-        self.offsets: c.llama_adapter_lora_p | None = None
-        if offsets is not None:
-            self.offsets = c.llama_adapter_lora_init(pointer, str(offsets).encode())
-            self._size_of_offsets = offsets.stat().st_size
-            if not self.offsets:
-                raise ConfigurationError(f"The file {offsets} does not fit the weights: {' '.join(_recent_errors)}.")
 
     @property
     def pointer(self) -> "c.llama_model_p":
@@ -96,7 +90,7 @@ class LlamaModel:
     @property
     def size(self) -> int:
         """Bytes of all tensors."""
-        return int(c.llama_model_size(self.pointer)) + self._size_of_offsets
+        return int(c.llama_model_size(self.pointer))
 
     @property
     def description(self) -> str:
@@ -132,9 +126,11 @@ class LlamaModel:
 
     @property
     def memory_can_be_cut(self) -> bool:
-        """Whether a sequence's KV can lose its end: not so in recurrent, hybrid and sliding-window models."""
-        recurrent = c.llama_model_is_recurrent(self.pointer) or c.llama_model_is_hybrid(self.pointer)
-        return not recurrent and int(c.llama_model_n_swa(self.pointer)) == 0
+        """Whether a sequence's memory can lose its end: not so in recurrent and hybrid models, which keep a state.
+
+        Layers with a sliding window keep every cell (`swa_full`), also those that have left the window.
+        """
+        return not (c.llama_model_is_recurrent(self.pointer) or c.llama_model_is_hybrid(self.pointer))
 
     @property
     def decoder_only(self) -> bool:
@@ -211,6 +207,8 @@ class LlamaContext:
         # Without flash attention decoding is 1.6 to 2.6 times as fast on a CPU, and exact answers cost nothing.
         params.flash_attn_type = 0
         params.kv_unified = False
+        # So that a prompt which shares a prefix can begin anywhere in it (`LlamaModel.memory_can_be_cut`).
+        params.swa_full = True
         params.no_perf = True
         _recent_errors.clear()
         pointer = c.llama_init_from_model(model.pointer, params)
@@ -221,10 +219,6 @@ class LlamaContext:
                 f"({reason})."
             )
         self._pointer: c.llama_context_p | None = pointer
-        if model.offsets is not None:
-            adapters, scales = (c.llama_adapter_lora_p_ctypes * 1)(model.offsets), (ctypes.c_float * 1)(1.0)
-            code = int(c.llama_set_adapters_lora(pointer, adapters, 1, scales))
-            assert code == 0
         self._memory = c.llama_get_memory(pointer)
         self._n_vocab = model.n_vocab
         self.n_batch = n_batch
@@ -360,15 +354,3 @@ def special_token(model: LlamaModel, name: str) -> int | None:
 def adds_bos(model: LlamaModel) -> bool:
     """Whether the metadata asks for BOS in front of a text."""
     return bool(c.llama_vocab_get_add_bos(model.vocab))
-
-
-def quantize(source: Path, target: Path, *, file_type: int, n_threads: int) -> None:
-    """Write a copy of a GGUF file with its matrices in another type. Raises RuntimeError with llama.cpp's reason."""
-    start_backend()
-    params = c.llama_model_quantize_default_params()
-    params.ftype = file_type
-    params.nthread = n_threads
-    params.allow_requantize = True
-    _recent_errors.clear()
-    if int(c.llama_model_quantize(str(source).encode(), str(target).encode(), ctypes.byref(params))) != 0:
-        raise RuntimeError(" ".join(_recent_errors) or "llama.cpp gives no reason")

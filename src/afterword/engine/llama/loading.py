@@ -4,14 +4,21 @@ import os
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from afterword.config.tree import DEFAULT_CONTEXT, Layout
+from afterword.config.tree import DEFAULT_CONTEXT, KernelChoice
 from afterword.engine.base import Capabilities
 from afterword.engine.identity import Notebook, file_hash, fingerprint
 from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, MICRO_BATCH, QUANTISED, Arithmetic
-from afterword.engine.llama.binding import LlamaContext, LlamaModel, build_info, check_file
+from afterword.engine.llama.binding import (
+    LIBRARIES_FOLDER,
+    PACKAGE_VERSION,
+    LlamaContext,
+    LlamaModel,
+    build_info,
+    check_file,
+)
 from afterword.engine.llama.engine import LlamaEngine, Loaded
+from afterword.engine.llama.kernels import LLAMA_CPP, use_kernels
 from afterword.engine.llama.kv import KVSlots
-from afterword.engine.llama.layout import load_weights
 from afterword.engine.llama.memory import Need, Share, cells, share_out
 from afterword.engine.llama.openmp import release_workers
 from afterword.engine.llama.probe import keeps_its_numbers
@@ -44,9 +51,9 @@ class LlamaSettings:
     memory_bytes: int | None
     """Budget for weights and KV cells together; None: no limit but the machine's."""
     cache_dir: Path
-    """Where optimised copies of model files are kept."""
-    layout: Layout
-    """`original`: the file as it is; `split`, `q8_0`: a copy (layout.py); `auto`: the faster, if the type is slow."""
+    """Where hashes of files and results of probes are kept."""
+    kernels: KernelChoice
+    """`own`: the kernels of kernels.py where they can be had; `llama.cpp`: its own. One choice a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +73,28 @@ def load_engine(settings: LlamaSettings) -> LlamaEngine:
     """
     notebook = Notebook(settings.cache_dir)
     check_file(settings.path)
-    n_threads = settings.threads or os.cpu_count() or 1
-    identity = (file_hash(settings.path, notebook), build_info(), n_threads)
-    weights = load_weights(settings.path, settings.layout, identity, notebook)
+    kernels = LLAMA_CPP if settings.kernels == LLAMA_CPP else use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER)
+    identity = (file_hash(settings.path, notebook), build_info(), kernels, _n_threads(settings))
+    model = LlamaModel(settings.path)
     try:
-        return _start(weights.model, settings, n_threads, (*identity, weights.layout), notebook)
+        return _start(model, settings, _arithmetic_of(model, kernels), identity, notebook)
     except BaseException:
-        weights.model.close()
+        model.close()
         raise
 
 
 def _start(
-    model: LlamaModel, settings: LlamaSettings, n_threads: int, identity: tuple[object, ...], notebook: Notebook
+    model: LlamaModel, settings: LlamaSettings, arithmetic: Arithmetic, identity: tuple[object, ...], notebook: Notebook
 ) -> LlamaEngine:
     if not model.decoder_only:
         raise ConfigurationError(f"The model {settings.path} ({model.description}) does not continue text.")
-    arithmetic = _arithmetic_of(model)
     share = _share(model, settings, arithmetic)
     context = LlamaContext(
         model,
         n_slots=share.n_slots + _n_spare_slots(arithmetic),
         n_ctx_slot=cells(share.context),
         n_batch=MICRO_BATCH,
-        n_threads=n_threads,
+        n_threads=_n_threads(settings),
     )
     try:
         probed = (*identity, astuple(arithmetic), min(context.n_slots, 2))
@@ -101,7 +107,7 @@ def _start(
 
 def _engine(opened: _Opened, settings: LlamaSettings, identity: tuple[object, ...], notebook: Notebook) -> LlamaEngine:
     model, share, context = opened.model, opened.share, opened.context
-    exact = model.memory_can_be_cut and _is_exact(opened, identity, notebook)
+    exact = _is_exact(opened, identity, notebook)
     # What was tried out so far was computed in this thread; from here on the engine's own computes.
     release_workers()
     capabilities = Capabilities(
@@ -137,9 +143,14 @@ def _is_exact(opened: _Opened, identity: tuple[object, ...], notebook: Notebook)
     return notebook.recall(f"probe {identity}", probe) == "True"
 
 
-def _arithmetic_of(model: LlamaModel) -> Arithmetic:
-    if not model.memory_can_be_cut:
-        # Rows that are added could not be cut off again. So none are, and nothing is promised.
+def _n_threads(settings: LlamaSettings) -> int:
+    return (os.cpu_count() or 1) if settings.threads is None else settings.threads
+
+
+def _arithmetic_of(model: LlamaModel, kernels: str) -> Arithmetic:
+    """How the kernels in use compute the model. What is not so the probe finds out."""
+    # Where memory cannot be cut, rows that are added could not be cut off again: so none are.
+    if kernels != LLAMA_CPP or not model.memory_can_be_cut:
         return INDEPENDENT
     return FLOATS if model.float_weights else QUANTISED
 

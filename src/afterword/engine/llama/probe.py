@@ -44,18 +44,17 @@ def _lone_rows_keep_theirs(context: LlamaContext, n_vocab: int) -> bool:
     Not so where a matrix is of floats: in all of a float model, but also the router of a quantised mixture of experts,
     or an output matrix that was spared.
     """
-    _clear(context)
     tokens = (np.arange(N_LONE + 2, dtype=np.int64) * 7919 % n_vocab).astype(np.int32)
+    _clear(context)
     both = _run(context, [(0, 0, tokens[:2])])[1].copy()
-    context.truncate(0, 0)
+    alone = [_run(context, [(0, place, tokens[place : place + 1])])[0].copy() for place in range(2, len(tokens))]
+    _clear(context)
     same = bool(np.array_equal(both, _run(context, [(0, 0, tokens[:2])], n_outputs=1)[0]))
     if context.n_slots > 1:
         for place in range(2, len(tokens)):
-            row = tokens[place : place + 1]
-            beside = _run(context, [(0, place, row), (1, place - 2, row)])[0].copy()
-            context.truncate(0, place)
-            alone = _run(context, [(0, place, row)])[0]
-            same = same and bool(np.array_equal(alone, beside))
+            row, other = tokens[place : place + 1], tokens[place - 2 : place - 1]
+            beside = _run(context, [(0, place, row), (1, place - 2, other)])[0]
+            same = same and bool(np.array_equal(alone[place - 2], beside))
     return same
 
 
@@ -85,9 +84,9 @@ def _neighbours_do_not_matter(context: LlamaContext, tokens: NDArray[np.int32], 
     n = len(tokens)
     rows = []
     for neighbour in (5, 7):
+        _clear(context)
+        _run(context, [(0, 0, tokens), (1, 0, tokens)])
         rows.append(_run(context, [(0, n, tokens[:1]), (1, n, tokens[neighbour : neighbour + 1])])[0].copy())
-        context.truncate(0, n)
-        context.truncate(1, n)
     return same and bool(np.array_equal(*rows))
 
 

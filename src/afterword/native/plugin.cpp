@@ -1,0 +1,126 @@
+// Puts the kernels in front of ggml's own: an "extra buffer type" of the CPU backend, which is asked before every
+// operation, and whose buffers hold weights in tiles.
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "simd.h"
+#include "weights.h"
+
+using namespace ggml_abi;
+using namespace kernels;
+
+namespace {
+
+constexpr size_t ALIGNMENT = 64;
+
+int MUL_MAT = -1, MUL_MAT_ID = -1;
+
+BufferType * buffer_type();
+
+bool is_ours(const Tensor * t) { return t->buffer != nullptr && t->buffer->buft == buffer_type(); }
+
+bool is_product(const Tensor * op) { return op->op == MUL_MAT || op->op == MUL_MAT_ID; }
+
+// Whether an operation can read these weights in tiles.
+bool reads_tiles(const Tensor * op) {
+    const Tensor *weights = op->src[0], *x = op->src[1];
+    if (!is_product(op) || kind_of(weights) == nullptr || x->type != F32) return false;
+    const int n_more = op->op == MUL_MAT ? 2 : 3;
+    for (int i = n_more; i < 4; i++)
+        if (weights->ne[i] != 1) return false;
+    return x->buffer == nullptr || !is_ours(x);
+}
+
+struct Traits final : TensorTraits {
+    bool work_size(int, const Tensor * op, size_t & size) override {
+        if (is_ours(op->src[0]))
+            size = op->op == MUL_MAT ? mul_mat_work(kind_of(op->src[0]), op) : mul_mat_id_work(kind_of(op->src[0]), op);
+        else if (can_multiply_rows(op))
+            size = op->op == MUL_MAT ? mul_mat_rows_work(op) : mul_mat_id_rows_work(op);
+        else
+            return false;
+        return true;
+    }
+
+    bool compute_forward(ComputeParams * params, Tensor * op) override {
+        const Tensor * a = op->src[0];
+        if (is_ours(a)) {
+            const Kind * kind = kind_of(a);
+            op->op == MUL_MAT ? mul_mat(kind, params, op) : mul_mat_id(kind, params, op);
+        } else if (can_multiply_rows(op)) {
+            op->op == MUL_MAT ? mul_mat_rows(params, op) : mul_mat_id_rows(params, op);
+        } else {
+            return false;
+        }
+        return true;
+    }
+};
+
+struct Extra final : ExtraBufferType {
+    Traits traits;
+    bool supports_op(void *, const Tensor * op) override { return is_ours(op->src[0]) && reads_tiles(op); }
+    TensorTraits * get_tensor_traits(const Tensor * op) override { return is_product(op) ? &traits : nullptr; }
+};
+
+const char * name(BufferType *) { return "CPU_TILES"; }
+size_t alignment(BufferType *) { return ALIGNMENT; }
+size_t alloc_size(BufferType *, const Tensor * t) {
+    const Kind * kind = kind_of(t);
+    return kind == nullptr ? ggml_nbytes(t) : std::max(ggml_nbytes(t), bytes_of(kind, t));
+}
+
+int init_tensor(Buffer *, Tensor *) { return 0; }
+
+void set_tensor(Buffer *, Tensor * t, const void * data, size_t offset, size_t size) {
+    if (offset != 0 || size != ggml_nbytes(t) || t->view_src != nullptr) {
+        std::fprintf(stderr, "weights in tiles are written whole: %s\n", t->name);
+        std::abort();
+    }
+    pack(kind_of(t), t, data);
+}
+
+Buffer * alloc_buffer(BufferType * type, size_t size) {
+    Buffer * buffer = ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), size);
+    if (buffer == nullptr) return nullptr;
+    buffer->buft = type;
+    buffer->iface.init_tensor = init_tensor;
+    buffer->iface.set_tensor = set_tensor;
+    buffer->iface.get_tensor = nullptr;
+    buffer->iface.cpy_tensor = nullptr;
+    return buffer;
+}
+
+BufferType * buffer_type() {
+    static BufferType type = {
+        {name, alloc_buffer, alignment, nullptr, alloc_size, nullptr},
+        ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0),
+        static_cast<ExtraBufferType *>(new Extra),
+    };
+    return &type;
+}
+
+}  // namespace
+
+extern "C" {
+
+// Puts the kernels in front, for every model that is loaded after. Call it once, before the first model is loaded.
+// Returns false, and changes nothing, where ggml is not the one that this library was written for.
+bool afterword_kernels_install() {
+    for (int op = 0; op < 128 && (MUL_MAT < 0 || MUL_MAT_ID < 0); op++) {
+        const char * name = ggml_op_name(op);
+        if (std::strcmp(name, "MUL_MAT") == 0) MUL_MAT = op;
+        if (std::strcmp(name, "MUL_MAT_ID") == 0) MUL_MAT_ID = op;
+        if (std::strcmp(name, "GLU") == 0) break;  // the last
+    }
+    if (MUL_MAT < 0 || MUL_MAT_ID < 0) return false;
+    auto & types = ggml_backend_cpu_get_extra_buffer_types();
+    types.insert(types.begin(), buffer_type());
+    return true;
+}
+
+// The instruction set that the kernels were compiled for.
+const char * afterword_kernels_path() { return PATH; }
+
+}
