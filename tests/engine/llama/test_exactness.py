@@ -9,19 +9,19 @@ import pytest
 from numpy.typing import NDArray
 from tests.engine.llama.desk import Desk, ask
 from tests.models.engines import kept_tiny
-from tests.models.tiny import Tiny
+from tests.models.tiny import FILE_TYPES, Tiny
 
-from afterword.engine.llama.arithmetic import FLOATS, QUANTISED, Arithmetic
-from afterword.engine.llama.binding import LlamaContext, LlamaModel
+from afterword.engine.llama.arithmetic import INDEPENDENT, Arithmetic
+from afterword.engine.llama.binding import LIBRARIES_FOLDER, PACKAGE_VERSION, LlamaContext, LlamaModel
+from afterword.engine.llama.kernels import LLAMA_CPP, use_kernels
 from afterword.engine.llama.kv import Slot
 from afterword.engine.llama.runner import LlamaRunner
 from afterword.engine.llama.sequence import Span
 
 N_CELLS = 1024
 N_SLOTS = 4
-"""Slots for sequences; the context has one more, as with float weights."""
+"""Slots for sequences; the context has one more."""
 
-FLOAT_TYPES = ("F32", "F16", "BF16")
 DEFAULT = pytest.param("default", marks=pytest.mark.model)
 
 
@@ -33,13 +33,14 @@ class Opened:
     arithmetic: Arithmetic
 
 
-@pytest.fixture(scope="module", params=[*FLOAT_TYPES, "Q8_0", "Q4_0", DEFAULT])
+@pytest.fixture(scope="module", params=[*FILE_TYPES, DEFAULT])
 def opened(request: pytest.FixtureRequest) -> Iterator[Opened]:
-    """Five slots of one kind of weights."""
+    """Five slots of one kind of weights, computed by the project's kernels."""
+    assert use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER) != LLAMA_CPP
     path = request.getfixturevalue("short_model") if request.param == "default" else kept_tiny(Tiny(request.param))
     model = LlamaModel(path)
     context = LlamaContext(model, n_slots=N_SLOTS + 1, n_ctx_slot=N_CELLS, n_batch=512, n_threads=1)
-    yield Opened(context, FLOATS if model.float_weights else QUANTISED)
+    yield Opened(context, INDEPENDENT)
     context.close()
     model.close()
 
@@ -101,23 +102,19 @@ def hold(context: LlamaContext, slot: int, cut: list[int], tokens: list[int]) ->
     [
         pytest.param([100, 100], [200], id="halves"),
         pytest.param([2] * 40, [80], id="pairs"),
+        pytest.param([1] * 80, [80], id="row-by-row"),
+        pytest.param([1, 78, 1], [79, 1], id="single-ends"),
         pytest.param([3, 2, 5, 2, 7, 61], [80], id="odd-lengths"),
         pytest.param([63, 64, 65, 2], [194], id="around-64"),
         pytest.param([254, 2, 2, 42], [300], id="around-256"),
         pytest.param([510, 2, 2, 46], [280, 280], id="beyond-512"),
     ],
 )
-def test_cuts_in_pieces_of_several_rows_change_nothing(context: LlamaContext, cut: list[int], whole: list[int]) -> None:
+def test_cuts_change_nothing(context: LlamaContext, cut: list[int], whole: list[int]) -> None:
     assert fill(context, 0, cut, TOKENS) == fill(context, 1, whole, TOKENS)
 
 
-@pytest.mark.parametrize("opened", [*FLOAT_TYPES, DEFAULT], indirect=True)
-def test_prompt_computed_row_by_row_would_have_other_bits(context: LlamaContext) -> None:
-    # Why pieces of prompts have several rows; and the proof that the tests here could tell.
-    assert fill(context, 0, [1] * 80, TOKENS) != fill(context, 1, [80], TOKENS)
-
-
-@pytest.mark.parametrize("n_rows", [2, 40])
+@pytest.mark.parametrize("n_rows", [1, 2, 40])
 @pytest.mark.parametrize("others", [[1], [2], [1, 2, 3]], ids=["next", "apart", "all"])
 def test_pieces_have_the_same_bits_alone_and_beside_pieces(
     context: LlamaContext, others: list[int], n_rows: int
@@ -203,9 +200,9 @@ def prompt_piece(slot: int, start: int, n: int, *, last: bool) -> Span:
     return Span(sequence, start, n, outputs)
 
 
-@pytest.mark.parametrize("n_rows", [2, 3, 64])
+@pytest.mark.parametrize("n_rows", [1, 2, 3, 64])
 @pytest.mark.parametrize("start", [0, 99, 255, 540])
-def test_token_filled_up_to_several_rows_has_the_bits_it_has_within_a_prompt(
+def test_a_token_beside_pieces_of_other_prompts_has_the_bits_it_has_within_its_own(
     runner: LlamaRunner, context: LlamaContext, start: int, n_rows: int
 ) -> None:
     whole = fill(context, 0, [start // 2 + 3, start - start // 2 + 3], TOKENS)

@@ -78,8 +78,8 @@ async def test_slots_are_as_many_as_the_budget_holds(whole: Path, tmp_path: Path
     roomy = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, None, tmp_path, "own"))
     tight = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, int(10.5 * 2**20), tmp_path, "own"))
     assert roomy.capabilities.n_streams == 8
-    # Of 10.5 MiB, buffers and weights take 9; a slot takes a quarter, and float weights need one more.
-    assert tight.capabilities.n_streams == 5
+    # Of 10.5 MiB, buffers and weights take 9; a slot takes a quarter.
+    assert tight.capabilities.n_streams == 6
     assert tight.capabilities.context == 1000
     await roomy.aclose()
     await tight.aclose()

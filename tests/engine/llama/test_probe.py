@@ -1,13 +1,16 @@
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from tests.models.tiny import Tiny, write_tiny
+from tests.models.tiny import FILE_TYPES, Tiny, write_tiny
 
-from afterword.config.model import DEFAULT_MODEL
 from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, QUANTISED
-from afterword.engine.llama.binding import LlamaContext, LlamaModel
+from afterword.engine.llama.binding import LIBRARIES_FOLDER, PACKAGE_VERSION, LlamaContext, LlamaModel
+from afterword.engine.llama.kernels import LLAMA_CPP, use_kernels
 from afterword.engine.llama.probe import keeps_its_numbers
-from afterword.loading.embedded import model_file
 
 
 def kept(path: Path, *, n_slots: int = 3) -> list[bool]:
@@ -21,21 +24,33 @@ def kept(path: Path, *, n_slots: int = 3) -> list[bool]:
     return found
 
 
+def kept_by_llama_cpp(path: Path) -> list[bool]:
+    """The same with llama.cpp's own kernels, which only another process has."""
+    program = (
+        "import sys, pathlib; from tests.engine.llama.test_probe import kept; print(kept(pathlib.Path(sys.argv[1])))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program, path], env=environment, capture_output=True, text=True, check=True
+    )
+    found: list[bool] = json.loads(done.stdout.lower())
+    return found
+
+
 @pytest.mark.parametrize("tiny", [Tiny("F32"), Tiny("Q8_0", floats=frozenset({"output.weight"}))], ids=["all", "one"])
+def test_for_llama_cpp_a_matrix_of_floats_needs_rows_beside_lone_ones(tmp_path: Path, tiny: Tiny) -> None:
+    assert kept_by_llama_cpp(write_tiny(tmp_path, tiny)) == [False, True, False]
+
+
+@pytest.mark.parametrize("weights", FILE_TYPES)
 @pytest.mark.parametrize("n_slots", [1, 3])
-def test_a_matrix_of_floats_needs_rows_beside_lone_ones(tmp_path: Path, tiny: Tiny, n_slots: int) -> None:
-    assert kept(write_tiny(tmp_path, tiny), n_slots=n_slots) == [False, True, False]
-
-
-@pytest.mark.model
-def test_single_rows_of_the_default_model_have_other_numbers_than_several() -> None:
-    assert kept(model_file(DEFAULT_MODEL.name)) == [True, True, False]
+def test_the_project_s_kernels_compute_rows_that_depend_on_nothing(tmp_path: Path, weights: str, n_slots: int) -> None:
+    assert use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER) != LLAMA_CPP
+    assert kept(write_tiny(tmp_path, Tiny(weights)), n_slots=n_slots) == [True, True, True]
 
 
 def test_a_context_too_short_to_compare_gets_no_promise(tmp_path: Path) -> None:
-    path = write_tiny(tmp_path, Tiny("Q8_0"))
-    assert kept(path, n_slots=1) == [True, True, True]
-    model = LlamaModel(path)
+    model = LlamaModel(write_tiny(tmp_path, Tiny("Q8_0")))
     context = LlamaContext(model, n_slots=1, n_ctx_slot=256, n_batch=256, n_threads=1)
     context.n_ctx_slot = 81
     assert not keeps_its_numbers(context, model.n_vocab, QUANTISED)

@@ -1,4 +1,4 @@
-"""A model whose memory cannot be cut: nothing is promised to the bit, but everybody gets their own answer."""
+"""A model whose memory cannot be cut: rows that depend on nothing need no cut to be the same to the bit."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ async def engine(tmp_path: Path) -> AsyncIterator[LlamaEngine]:
 
 
 async def test_prompts_read_together_are_answered_as_alone(engine: LlamaEngine) -> None:
-    assert not engine.capabilities.reproducible
+    assert engine.capabilities.reproducible
     random = np.random.default_rng(1)
     requests = [
         generation_request(
@@ -38,8 +38,7 @@ async def test_prompts_read_together_are_answered_as_alone(engine: LlamaEngine) 
     assert n_steps < engine.stats().steps - n_steps, "they shared calls"
     for shared, own in zip(together, alone, strict=True):
         assert [token.id for token in shared.tokens()] == [token.id for token in own.tokens()]
-        logprobs = [token.logprob for token in shared.tokens()]
-        np.testing.assert_allclose(logprobs, [token.logprob for token in own.tokens()], rtol=0, atol=1e-4)
+        assert [token.logprob for token in shared.tokens()] == [token.logprob for token in own.tokens()]
 
 
 async def test_a_prompt_that_goes_on_reuses_the_whole_slot(engine: LlamaEngine) -> None:
