@@ -21,6 +21,11 @@ BufferType * buffer_type();
 
 bool is_ours(const Tensor * t) { return t->buffer != nullptr && t->buffer->buft == buffer_type(); }
 
+// Whether a tensor lies as ggml lays it out: not in the buffers of other kernels, which arrange weights their own way.
+bool is_plain(const Tensor * t) {
+    return t->buffer == nullptr || (t->buffer->buft->iface.is_host != nullptr && t->buffer->buft->iface.is_host(t->buffer->buft));
+}
+
 bool is_product(const Tensor * op) { return op->op == MUL_MAT || op->op == MUL_MAT_ID; }
 
 // Whether an operation can read these weights in tiles.
@@ -61,7 +66,9 @@ struct Traits final : TensorTraits {
 struct Extra final : ExtraBufferType {
     Traits traits;
     bool supports_op(void *, const Tensor * op) override { return is_ours(op->src[0]) && reads_tiles(op); }
-    TensorTraits * get_tensor_traits(const Tensor * op) override { return is_product(op) ? &traits : nullptr; }
+    TensorTraits * get_tensor_traits(const Tensor * op) override {
+        return is_product(op) && (is_ours(op->src[0]) || is_plain(op->src[0])) ? &traits : nullptr;
+    }
 };
 
 const char * name(BufferType *) { return "CPU_TILES"; }
@@ -105,7 +112,8 @@ BufferType * buffer_type() {
 
 extern "C" {
 
-// Puts the kernels in front, for every model that is loaded after. Call it once, before the first model is loaded.
+// Puts the kernels in front, for every model that is loaded after. Call it once, before the first model is loaded: ggml
+// lists the kinds of buffers only once.
 // Returns false, and changes nothing, where ggml is not the one that this library was written for.
 bool afterword_kernels_install() {
     for (int op = 0; op < 128 && (MUL_MAT < 0 || MUL_MAT_ID < 0); op++) {

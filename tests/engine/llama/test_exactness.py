@@ -12,8 +12,7 @@ from tests.models.engines import kept_tiny
 from tests.models.tiny import FILE_TYPES, Tiny
 
 from afterword.engine.llama.arithmetic import INDEPENDENT, Arithmetic
-from afterword.engine.llama.binding import LIBRARIES_FOLDER, PACKAGE_VERSION, LlamaContext, LlamaModel
-from afterword.engine.llama.kernels import LLAMA_CPP, use_kernels
+from afterword.engine.llama.binding import LlamaContext, LlamaModel
 from afterword.engine.llama.kv import Slot
 from afterword.engine.llama.runner import LlamaRunner
 from afterword.engine.llama.sequence import Span
@@ -36,7 +35,6 @@ class Opened:
 @pytest.fixture(scope="module", params=[*FILE_TYPES, DEFAULT])
 def opened(request: pytest.FixtureRequest) -> Iterator[Opened]:
     """Five slots of one kind of weights, computed by the project's kernels."""
-    assert use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER) != LLAMA_CPP
     path = request.getfixturevalue("short_model") if request.param == "default" else kept_tiny(Tiny(request.param))
     model = LlamaModel(path)
     context = LlamaContext(model, n_slots=N_SLOTS + 1, n_ctx_slot=N_CELLS, n_batch=512, n_threads=1)

@@ -1,6 +1,9 @@
 """The kernels of `native/`: against each format's definition, for any number of columns, on any instruction set."""
 
 import ctypes
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import gguf
@@ -8,6 +11,7 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Type
 from numpy.typing import NDArray
+from tests.models.tiny import Tiny, write_tiny
 
 from afterword.engine.llama import kernels
 from afterword.engine.llama.binding import LIBRARIES_FOLDER, PACKAGE_VERSION
@@ -137,3 +141,26 @@ def test_wrong_numbers_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "VARIANTS", ((),))
     with pytest.raises(KernelsUnavailable, match="wrong numbers"):
         load_kernels(user_cache(), PACKAGE_VERSION, LIBRARIES_FOLDER)
+
+
+def test_models_loaded_before_the_kernels_keep_llama_cpp_s_buffers_and_its_numbers(tmp_path: Path) -> None:
+    # Q4_0 has kernels of llama.cpp's with an arrangement of their own.
+    program = """
+import sys
+from pathlib import Path
+from afterword.engine.llama.binding import LIBRARIES_FOLDER, PACKAGE_VERSION, LlamaContext, LlamaModel
+from afterword.engine.llama.kernels import use_kernels
+model = LlamaModel(Path(sys.argv[1]))
+context = LlamaContext(model, n_slots=1, n_ctx_slot=256, n_batch=64, n_threads=1)
+def after():
+    context.truncate(0, 0)
+    return context.decode([1, 2, 3], [0, 1, 2], [0, 0, 0], [0, 0, 1]).copy()
+before = after()
+print(use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER), abs(after() - before).max() < 0.05 * abs(before).max())
+"""
+    path = write_tiny(tmp_path, Tiny("Q4_0"))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program, path], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split()[-1] == "True", done.stdout

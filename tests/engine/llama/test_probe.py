@@ -8,8 +8,7 @@ import pytest
 from tests.models.tiny import FILE_TYPES, Tiny, write_tiny
 
 from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, QUANTISED
-from afterword.engine.llama.binding import LIBRARIES_FOLDER, PACKAGE_VERSION, LlamaContext, LlamaModel
-from afterword.engine.llama.kernels import LLAMA_CPP, use_kernels
+from afterword.engine.llama.binding import LlamaContext, LlamaModel
 from afterword.engine.llama.probe import keeps_its_numbers
 
 
@@ -45,7 +44,6 @@ def test_for_llama_cpp_a_matrix_of_floats_needs_rows_beside_lone_ones(tmp_path: 
 @pytest.mark.parametrize("weights", FILE_TYPES)
 @pytest.mark.parametrize("n_slots", [1, 3])
 def test_the_project_s_kernels_compute_rows_that_depend_on_nothing(tmp_path: Path, weights: str, n_slots: int) -> None:
-    assert use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER) != LLAMA_CPP
     assert kept(write_tiny(tmp_path, Tiny(weights)), n_slots=n_slots) == [True, True, True]
 
 
