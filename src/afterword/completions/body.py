@@ -50,7 +50,7 @@ def parse_body(data: object, *, strict: bool) -> CompletionBody:
     except ValidationError as error:
         raise _translated(error.errors(include_url=False)[0]) from None
     assert isinstance(data, dict), "anything else has been refused"
-    body = body_of(dict(given))
+    body = body_of(vars(given))
     refuse_unsupported(data, repetition_penalty=body.sampling.repetition_penalty)
     if body.stream_options is not None and not body.stream:
         raise InvalidRequest("'stream_options' goes with 'stream': true only.", param="stream_options")

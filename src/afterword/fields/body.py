@@ -12,7 +12,7 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _READING = "Prompt and text"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CompletionBody:
     """Checked for types and ranges. Fields of a kind that travels on together are in `sampling` and `shown`."""
 

@@ -1,6 +1,7 @@
 """Every field of a completion request, and what follows from all of them together."""
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 from afterword.fields.body import CompletionBody
@@ -29,15 +30,14 @@ EXTENSIONS = tuple(field.name for field in FIELDS if field.vendors)
 """Fields beyond the documented API that a vendor may honour."""
 
 
+_sampling, _shown, _others = (
+    itemgetter(*(field.name for field in fields)) for fields in (SAMPLING_FIELDS, _SHOWN_FIELDS, _BODY_FIELDS)
+)
+
+
 def body_of(values: Mapping[str, Any]) -> CompletionBody:
     """A body of the values of all fields by name."""
-
-    def those(fields: tuple[RequestField, ...]) -> dict[str, Any]:
-        return {field.name: values[field.name] for field in fields}
-
-    return CompletionBody(
-        sampling=Sampling(**those(SAMPLING_FIELDS)), shown=Shown(**those(_SHOWN_FIELDS)), **those(_BODY_FIELDS)
-    )
+    return CompletionBody(Sampling(*_sampling(values)), Shown(*_shown(values)), *_others(values))
 
 
 def values_of(body: CompletionBody) -> dict[str, Any]:
