@@ -40,7 +40,7 @@ def afterword(name: str, *options: str) -> Server:
 
 
 def llama_server(name: str, program: Path, model: Path, *options: str) -> Server:
-    """llama.cpp's server; slots given as a number have KV streams of their own, its faster way."""
+    """llama.cpp's server; slots given as a number have KV cells of their own, its faster way."""
 
     def command(shape: Shape, port: int) -> Sequence[str]:
         room = ["--parallel", str(shape.slots), "--ctx-size", str(shape.slots * shape.context)]

@@ -22,11 +22,11 @@ STATES = ("loading", "ready", "unreachable", "failed", "closed")
 BREAKER_STATES = ("closed", "open", "half_open")
 
 _GAUGES = {
-    "running": "Sequences that hold a stream.",
+    "running": "Sequences that hold a slot.",
     "waiting": "Sequences in the waiting room.",
-    "streams_free": "Streams with nothing on them.",
-    "streams_idle": "Streams kept only for their tokens.",
-    "queue_seconds": "Recent average wait for a stream, in seconds.",
+    "slots_free": "Slots with nothing in them.",
+    "slots_idle": "Slots kept only for their tokens.",
+    "queue_seconds": "Recent average wait for a slot, in seconds.",
 }
 _COUNTERS = {
     "steps": "Forward passes.",

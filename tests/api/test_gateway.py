@@ -143,7 +143,7 @@ async def test_a_request_that_fails_is_counted_with_what_it_used(ledger: ListedR
 
 
 async def test_a_request_that_the_engine_does_not_take_on_has_used_nothing(ledger: ListedRows) -> None:
-    async with client_with("all", ledger, EchoEngine(n_streams=1, max_waiting=0)) as client:
+    async with client_with("all", ledger, EchoEngine(n_slots=1, max_waiting=0)) as client:
         response = await client.post("/v1/completions", json=ASK | {"n": 2})
     assert_error(response, 503, None, "overloaded")
     [row] = ledger.rows
@@ -172,7 +172,7 @@ def test_a_stream_that_its_client_leaves_is_counted_with_what_was_generated(ledg
 
 def test_what_was_generated_for_a_client_that_did_not_read_counts_too(ledger: ListedRows) -> None:
     """Each choice begins with an echo of 250,000 characters: the connection is full before any token is shown."""
-    engine = EchoEngine(n_streams=100, context=300_000)
+    engine = EchoEngine(n_slots=100, context=300_000)
     with run_server(app_of(engine, gateway=gateway_of(GRANTS, ledger=ledger))) as url:
         body = {"prompt": ["x" * 250_000] * 2, "stream": True, "max_tokens": 5, "n": 50, "echo": True, "temperature": 0}
         with httpx.stream("POST", f"{url}/v1/completions", json=body, headers={"api-key": "all"}):

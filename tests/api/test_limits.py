@@ -150,7 +150,7 @@ async def test_what_a_request_did_not_use_is_given_back(clock: Clock) -> None:
 
 
 async def test_a_request_that_no_engine_takes_on_counts_as_a_request_without_tokens(clock: Clock) -> None:
-    async with client_with("both", EchoEngine(n_streams=1, max_waiting=0)) as client:
+    async with client_with("both", EchoEngine(n_slots=1, max_waiting=0)) as client:
         response = await client.post("/v1/completions", json=ASK | {"n": 2})
         assert response.status_code == 503
         left = limits_of(await client.get("/v1/models"))
@@ -195,7 +195,7 @@ async def test_what_is_refused_or_is_no_completion_counts_nothing_and_says_what_
 
 
 async def test_permission_is_asked_for_before_limits_and_limits_before_capacity(clock: Clock) -> None:
-    async with client_with("both", EchoEngine(n_streams=1, max_waiting=0), EchoEngine()) as client:
+    async with client_with("both", EchoEngine(n_slots=1, max_waiting=0), EchoEngine()) as client:
         statuses = []
         for body in (ASK, ASK, ASK | {"n": 2}, ASK | {"model": "vendor/second"}, ASK | {"model": "gone"}, {"n": 0}):
             statuses.append((await client.post("/v1/completions", json=body)).status_code)

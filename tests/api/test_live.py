@@ -108,7 +108,7 @@ def test_the_client_gets_to_see_a_413(url: str, announced: bool) -> None:
 
 
 def test_a_full_server_says_so_with_a_status_and_recovers() -> None:
-    engine = EchoEngine(n_streams=1, max_waiting=0, token_delay=0.02)
+    engine = EchoEngine(n_slots=1, max_waiting=0, token_delay=0.02)
     with run_server(app_of(engine)) as url:
         with httpx.stream("POST", f"{url}/v1/completions", json=FOREVER | {"stream": True}) as response:
             assert response.status_code == 200

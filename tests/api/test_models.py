@@ -40,7 +40,7 @@ async def test_a_model_is_found_by_name_and_alias(root: str, path: str, name: st
 
 
 async def test_a_card_says_what_the_model_can_do() -> None:
-    engine = EchoEngine(n_streams=3)
+    engine = EchoEngine(n_slots=3)
     async with client_of(app_of(engine)) as client:
         card = (await client.get("/v1/models/echo")).json()
     assert card["aliases"] == ["default"]
@@ -50,7 +50,7 @@ async def test_a_card_says_what_the_model_can_do() -> None:
         "max_logprobs": 100,
         "reproducible": True,
         "prefix_cache": False,
-        "n_streams": 3,
+        "n_slots": 3,
         "exact_tokens": True,
         "lacks": [],
     }

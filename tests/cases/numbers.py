@@ -88,7 +88,7 @@ CASES = [
     Case("n-02 a hundred thousand empty arrays", {"prompt": [[]] * 100_000}, Refusal(param="prompt")),
     Case("n-03 fewer candidates than choices", {"prompt": "A", "n": 3, "best_of": 2}, Refusal(param="best_of")),
     Case(
-        "n-03 more choices than streams",
+        "n-03 more choices than slots",
         {"prompt": "A", "n": 20, "max_tokens": 1, **forced(THE)},
         Answer([" the"] * 20, "length", 1, 20),
     ),

@@ -88,7 +88,7 @@ def test_conc_01_clients_that_leave_take_nothing_with_them(server: Running) -> N
     wait_until(server.url, lambda: is_idle(server.engine))
     stats = server.engine.stats()
     assert stats.running == 0
-    assert stats.streams_free + stats.streams_idle == server.engine.capabilities.n_streams
+    assert stats.slots_free + stats.slots_idle == server.engine.capabilities.n_slots
     assert text(server, {"prompt": "Hello", "max_tokens": 8, "temperature": 0, "seed": 1}) == reference
 
 

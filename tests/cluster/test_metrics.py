@@ -16,16 +16,16 @@ def samples(text: bytes, name: str) -> list[str]:
 
 
 def test_each_sample_tells_its_replica() -> None:
-    engine = Metrics([ServedModel("m", EchoEngine(n_streams=7), created=0)])
+    engine = Metrics([ServedModel("m", EchoEngine(n_slots=7), created=0)])
     other = ClusterMetrics("h2", (), lambda: ())
     other.observe(RECORD)
     metrics = ClusterMetrics("h1", (), lambda: [("e1", engine.render()), ("e2", engine.render()), other.own()])
     metrics.observe(RECORD)
     metrics.observe(RECORD)
     text = metrics.render()
-    assert samples(text, "afterword_engine_streams_free") == [
-        'afterword_engine_streams_free{replica="e1",model="m"} 7.0',
-        'afterword_engine_streams_free{replica="e2",model="m"} 7.0',
+    assert samples(text, "afterword_engine_slots_free") == [
+        'afterword_engine_slots_free{replica="e1",model="m"} 7.0',
+        'afterword_engine_slots_free{replica="e2",model="m"} 7.0',
     ]
     assert samples(text, "afterword_requests_total") == [
         'afterword_requests_total{replica="h1",route="/v1/completions",status="200"} 2.0',
@@ -35,9 +35,9 @@ def test_each_sample_tells_its_replica() -> None:
 
 
 def test_engines_of_vendors_are_shown_by_the_replica_that_asks_them() -> None:
-    metrics = ClusterMetrics("h1", [ServedModel("m", EchoEngine(n_streams=7), created=0)], lambda: ())
-    assert samples(metrics.render(), "afterword_engine_streams_free") == [
-        'afterword_engine_streams_free{replica="h1",model="m"} 7.0'
+    metrics = ClusterMetrics("h1", [ServedModel("m", EchoEngine(n_slots=7), created=0)], lambda: ())
+    assert samples(metrics.render(), "afterword_engine_slots_free") == [
+        'afterword_engine_slots_free{replica="h1",model="m"} 7.0'
     ]
 
 

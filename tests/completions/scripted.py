@@ -28,7 +28,7 @@ NAMES = ("<s>", "</s>", "<PRE>", "<SUF>", "<MID>")
 BOS, EOS, PRE, SUF, MID = range(5)
 
 
-CAPABILITIES = Capabilities(context=64, max_logprobs=50, reproducible=True, prefix_cache=False, n_streams=4)
+CAPABILITIES = Capabilities(context=64, max_logprobs=50, reproducible=True, prefix_cache=False, n_slots=4)
 
 
 class AsciiTokenizer:

@@ -34,7 +34,7 @@ class OpenEngine(Protocol):
 
 @asynccontextmanager
 async def open_echo(*, max_waiting: int) -> AsyncIterator[Engine]:
-    engine = EchoEngine(n_streams=4, max_waiting=max_waiting)
+    engine = EchoEngine(n_slots=4, max_waiting=max_waiting)
     try:
         yield engine
     finally:
@@ -56,7 +56,7 @@ async def open_llama_q8(*, max_waiting: int) -> AsyncIterator[Engine]:
 @asynccontextmanager
 async def open_upstream_echo(*, max_waiting: int) -> AsyncIterator[Engine]:
     """Our own server over HTTP, with the echo engine behind it."""
-    served = ServedModel("echo", EchoEngine(n_streams=64, max_waiting=1000), 0)
+    served = ServedModel("echo", EchoEngine(n_slots=64, max_waiting=1000), 0)
     with run_server(create_app(Registry([served]), ServerConfig())) as url:
         async with opened(url, "echo", ByteTokenizer(), kind="afterword", max_waiting=max_waiting) as engine:
             yield engine
@@ -90,7 +90,7 @@ async def open_llama_server(*, max_waiting: int) -> AsyncIterator[Engine]:
 @asynccontextmanager
 async def open_cluster(*, max_waiting: int) -> AsyncIterator[Engine]:
     """The cluster's engine over one replica of the echo engine, in this process."""
-    replica = EchoEngine(n_streams=4, max_waiting=max_waiting)
+    replica = EchoEngine(n_slots=4, max_waiting=max_waiting)
     engine = cluster_engine(LocalReplicas([replica]))
     # The figures that it has of its replicas are seconds old, which no test can wait for.
     engine.stats = replica.stats  # type: ignore[method-assign]

@@ -419,8 +419,8 @@ async def test_ended_candidate_counts_in_the_statistics_what_it_sampled(open_eng
         assert engine.stats().completion_tokens == told.finished().n_tokens
 
 
-async def test_more_prompts_than_streams_are_all_served(engine: Engine) -> None:
-    requests = [ask(engine, TEXT[start:], max_tokens=4) for start in range(engine.capabilities.n_streams + 3)]
+async def test_more_prompts_than_slots_are_all_served(engine: Engine) -> None:
+    requests = [ask(engine, TEXT[start:], max_tokens=4) for start in range(engine.capabilities.n_slots + 3)]
     told = await asyncio.gather(*[tell(engine.generate(request)) for request in requests])
     assert [each.finished().n_tokens for each in told] == [4] * len(requests)
     await eventually(lambda: is_idle(engine))
@@ -439,7 +439,7 @@ async def test_full_waiting_room_refuses_and_comes_back(open_engine: OpenEngine)
 async def test_reserve_refuses_what_does_not_fit_and_keeps_nothing(open_engine: OpenEngine) -> None:
     async with open_engine(max_waiting=2) as engine:
         with pytest.raises(Overloaded):
-            engine.reserve(engine.capabilities.n_streams + 3)
+            engine.reserve(engine.capabilities.n_slots + 3)
         for _ in range(100):
             engine.reserve(1)
         assert is_idle(engine)

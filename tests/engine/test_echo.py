@@ -61,11 +61,11 @@ async def test_long_prompts_are_scored_like_short_ones(echo: EchoEngine) -> None
 
 def figures(engine: EchoEngine) -> tuple[int, int, int]:
     stats = engine.stats()
-    return stats.running, stats.waiting, stats.streams_free
+    return stats.running, stats.waiting, stats.slots_free
 
 
 async def test_prompts_beyond_the_streams_wait_their_turn() -> None:
-    engine = EchoEngine(n_streams=2, max_waiting=3)
+    engine = EchoEngine(n_slots=2, max_waiting=3)
     first = engine.generate(generation_request(b"a", n_candidates=2))
     second = engine.generate(generation_request(b"b", n_candidates=2))
     third = engine.generate(generation_request(b"c"))
@@ -79,8 +79,8 @@ async def test_prompts_beyond_the_streams_wait_their_turn() -> None:
     await eventually(lambda: figures(engine) == (0, 0, 2))
 
 
-async def test_prompt_with_more_candidates_than_streams_runs_alone() -> None:
-    engine = EchoEngine(n_streams=2, max_waiting=3)
+async def test_prompt_with_more_candidates_than_slots_runs_alone() -> None:
+    engine = EchoEngine(n_slots=2, max_waiting=3)
     small = engine.generate(generation_request(b"a"))
     large = engine.generate(generation_request(b"b", n_candidates=4))
     await eventually(lambda: figures(engine) == (1, 4, 1))
@@ -90,7 +90,7 @@ async def test_prompt_with_more_candidates_than_streams_runs_alone() -> None:
 
 
 async def test_leaving_while_waiting_lets_the_next_one_start() -> None:
-    engine = EchoEngine(n_streams=1, max_waiting=3)
+    engine = EchoEngine(n_slots=1, max_waiting=3)
     async with AsyncExitStack() as stack:
         for prompt in (b"a", b"b", b"c"):
             await stack.enter_async_context(engine.generate(generation_request(prompt, max_tokens=10_000)))
@@ -126,6 +126,6 @@ async def test_delay_between_tokens_changes_no_token() -> None:
 
 
 def test_fingerprint_follows_the_settings_that_decide_answers() -> None:
-    assert EchoEngine().fingerprint == EchoEngine(n_streams=1).fingerprint
+    assert EchoEngine().fingerprint == EchoEngine(n_slots=1).fingerprint
     assert EchoEngine().fingerprint != EchoEngine(context=16).fingerprint
     assert EchoEngine(context=16).capabilities.context == 16

@@ -128,15 +128,15 @@ def together(*capabilities: Capabilities) -> Capabilities:
 
 def test_together_they_can_do_what_each_of_them_can() -> None:
     can = together(
-        told(context=100, max_logprobs=20, n_streams=2, lacks={"seed": "first."}),
-        told(context=60, max_logprobs=5, n_streams=3, lacks={"seed": "second.", "top_k": "second."}),
+        told(context=100, max_logprobs=20, n_slots=2, lacks={"seed": "first."}),
+        told(context=60, max_logprobs=5, n_slots=3, lacks={"seed": "second.", "top_k": "second."}),
     )
     assert can == Capabilities(
         context=60,
         max_logprobs=5,
         reproducible=False,
         prefix_cache=False,
-        n_streams=5,
+        n_slots=5,
         exact_tokens=True,
         lacks={"seed": "first.", "top_k": "second."},
     )

@@ -24,12 +24,12 @@ def readers(n_places: int = 2, max_waiting: int = 3) -> Readers:
 async def test_those_who_come_wait_until_they_run() -> None:
     people = readers()
     people.enter(3)
-    assert (people.stats(0).running, people.stats(0).waiting, people.stats(0).streams_free) == (0, 3, 2)
-    assert (people.stats(2).running, people.stats(2).waiting, people.stats(2).streams_free) == (2, 1, 0)
+    assert (people.stats(0).running, people.stats(0).waiting, people.stats(0).slots_free) == (0, 3, 2)
+    assert (people.stats(2).running, people.stats(2).waiting, people.stats(2).slots_free) == (2, 1, 0)
     people.leave(2)
     # One who has left is no longer counted, though the engine may still say that it runs.
     assert (people.stats(2).running, people.stats(2).waiting) == (1, 0)
-    assert people.stats(1, streams_idle=1).streams_free == 0
+    assert people.stats(1, slots_idle=1).slots_free == 0
 
 
 async def test_what_does_not_fit_is_refused_until_somebody_leaves() -> None:

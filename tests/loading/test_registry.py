@@ -47,7 +47,7 @@ def test_a_registry_keeps_the_order_and_gives_no_hold_on_itself() -> None:
 def test_an_engine_gets_the_room_its_model_is_configured_with(tmp_path: Path) -> None:
     toml = "[[models]]\npath = 'echo'\ncontext = 77\nparallel = 3\ninfill_template = '{prefix}_{suffix}'"
     (model,) = load_registry(configured(tmp_path, toml)).all()
-    assert (model.engine.capabilities.context, model.engine.capabilities.n_streams) == (77, 3)
+    assert (model.engine.capabilities.context, model.engine.capabilities.n_slots) == (77, 3)
     assert (model.card, model.infill_template) == ({}, parse_template("{prefix}_{suffix}"))
 
 

@@ -63,7 +63,7 @@ def model_facts(served: ServedModel) -> dict[str, Any]:
             "max_logprobs": can.max_logprobs,
             "reproducible": can.reproducible,
             "prefix_cache": can.prefix_cache,
-            "n_streams": can.n_streams,
+            "n_slots": can.n_slots,
             "exact_tokens": can.exact_tokens,
             "lacks": sorted(can.lacks),
         },

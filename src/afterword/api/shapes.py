@@ -40,7 +40,7 @@ _MODEL_FACTS: dict[str, Any] = {
             "max_logprobs": _COUNT,
             "reproducible": _FLAG,
             "prefix_cache": _FLAG,
-            "n_streams": _COUNT,
+            "n_slots": _COUNT,
             "exact_tokens": _FLAG,
             "lacks": _array(STRING),
         }

@@ -75,7 +75,7 @@ def ready_line(config: Config, registry: Registry, port: int) -> str:
     """What a started server says: where it is, and what it serves with how much room."""
     host = f"[{config.server.host}]" if ":" in config.server.host else config.server.host
     served = "; ".join(
-        f"{model.name}, context {model.engine.capabilities.context}, {model.engine.capabilities.n_streams} streams"
+        f"{model.name}, context {model.engine.capabilities.context}, {model.engine.capabilities.n_slots} slots"
         for model in registry.all()
     )
     return f"Ready at http://{host}:{port}/v1: {served}; {resident_memory() / 2**20:.0f} MiB of memory in use"

@@ -25,7 +25,7 @@ HEALTH_SECONDS = 2.0
 """Time between two looks at an engine's health."""
 
 OTHER_REQUESTS = 1024
-"""Requests on one HTTP replica beside those whose prompts wait for a stream."""
+"""Requests on one HTTP replica beside those whose prompts wait for a slot."""
 
 
 def engine_application(config: Config, number: int, version: str) -> Application:

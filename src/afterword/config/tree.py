@@ -57,7 +57,7 @@ class ServerConfig(Table):
 class EngineConfig(Table):
     """What all models share."""
 
-    max_waiting: int = key(512, "Sequences that may wait for a stream; beyond it requests are answered 503.", ge=0)
+    max_waiting: int = key(512, "Sequences that may wait for a slot; beyond it requests are answered 503.", ge=0)
     memory: Memory = key(
         Share(0.5),
         "Budget for weights and contexts of all models together.",

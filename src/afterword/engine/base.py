@@ -26,7 +26,7 @@ class Capabilities:
     """Keeps the promise of docs/rules.md#same-bytes."""
     prefix_cache: bool
     """Reuses the common prefix of earlier prompts."""
-    n_streams: int
+    n_slots: int
     """Sequences that can run at once."""
     exact_tokens: bool = True
     """The tokenizer is the model's own. If not, its ids mean nothing to the model and its counts are estimates."""
@@ -61,9 +61,9 @@ class EngineStats:
     state: str = "loading"
     """`loading`, `ready`, `unreachable` (no server behind it takes requests), `failed` or `closed`."""
     running: int = 0
-    """Sequences that hold a stream."""
+    """Sequences that hold a slot."""
     waiting: int = 0
-    """Sequences (candidates) admitted to the waiting room but not yet to a stream."""
+    """Sequences (candidates) admitted to the waiting room but not yet to a slot."""
     steps: int = 0
     prompt_tokens: int = 0
     """Prompt tokens of finished prefills, computed or cached."""
@@ -72,13 +72,13 @@ class EngineStats:
     cached_tokens: int = 0
     """Prompt tokens that were found in the cache."""
     completion_tokens: int = 0
-    streams_free: int = 0
-    streams_idle: int = 0
-    """Streams that nobody runs on but whose tokens are kept for reuse."""
+    slots_free: int = 0
+    slots_idle: int = 0
+    """Slots that nobody runs in but whose tokens are kept for reuse."""
     cancelled: int = 0
     """Sequences whose reader left before they had ended."""
     queue_seconds: float = 0.0
-    """Recent average of the time a sequence waited for a stream."""
+    """Recent average of the time a sequence waited for a slot."""
     upstreams: tuple[UpstreamStats, ...] = ()
     """The servers behind it, in the order in which they are asked."""
     fallbacks: int = 0

@@ -33,23 +33,23 @@ _SCORED_AT_ONCE = 256
 class EchoEngine:
     """An `Engine`. Token number i of a completion is expected to be token i modulo P of the prompt of P tokens.
 
-    A prompt starts when all its candidates have a stream; one that has more candidates than there are streams
-    starts alone. Streams cost nothing, so there are many.
+    A prompt starts when all its candidates have a slot; one that has more candidates than there are slots
+    starts alone. Slots cost nothing, so there are many.
     """
 
     def __init__(
-        self, *, context: int = 8192, n_streams: int = 256, max_waiting: int = 1024, token_delay: float = 0.0
+        self, *, context: int = 8192, n_slots: int = 256, max_waiting: int = 1024, token_delay: float = 0.0
     ) -> None:
-        """`max_waiting`: sequences beyond the streams before `Overloaded`. `token_delay`: seconds between tokens."""
+        """`max_waiting`: sequences beyond the slots before `Overloaded`. `token_delay`: seconds between tokens."""
         self.tokenizer: Tokenizer = ByteTokenizer()
         self.capabilities = Capabilities(
-            context=context, max_logprobs=100, reproducible=True, prefix_cache=False, n_streams=n_streams
+            context=context, max_logprobs=100, reproducible=True, prefix_cache=False, n_slots=n_slots
         )
         self.fingerprint = "fp_" + hashlib.blake2b(f"echo 1, context {context}".encode(), digest_size=5).hexdigest()
         self._model = EchoModel(self.tokenizer.n_vocab, first_control=ByteTokenizer.END)
         self._workspace = Workspace(self.tokenizer.n_vocab)
         self._token_delay = token_delay
-        self._readers = Readers(Room(n_streams, max_waiting), Counters())
+        self._readers = Readers(Room(n_slots, max_waiting), Counters())
         self._tasks: Tasks[_Job] = Tasks(
             self._readers,
             work=self._complete,
@@ -64,7 +64,7 @@ class EchoEngine:
         return MailboxGeneration(job.mailbox, lambda: self._tasks.cancel(job), job.end)
 
     def reserve(self, n_sequences: int) -> None:
-        """See `Engine.reserve`. Streams and waiting room are counted as one, so the order of prompts is no matter."""
+        """See `Engine.reserve`. Slots and waiting room are counted as one, so the order of prompts is no matter."""
         self._readers.room.reserve(n_sequences)
 
     def stats(self) -> EngineStats:

@@ -75,8 +75,8 @@ class FallbackEngine:
             prefill_tokens=sum(stats.prefill_tokens for stats in all_stats),
             cached_tokens=sum(stats.cached_tokens for stats in all_stats),
             completion_tokens=sum(stats.completion_tokens for stats in all_stats),
-            streams_free=sum(stats.streams_free for stats in all_stats),
-            streams_idle=sum(stats.streams_idle for stats in all_stats),
+            slots_free=sum(stats.slots_free for stats in all_stats),
+            slots_idle=sum(stats.slots_idle for stats in all_stats),
             cancelled=sum(stats.cancelled for stats in all_stats),
             queue_seconds=max(stats.queue_seconds for stats in all_stats),
             upstreams=tuple(upstream for stats in all_stats for upstream in stats.upstreams),
@@ -187,7 +187,7 @@ def _common(members: Sequence[Capabilities]) -> Capabilities:
         # Which of them answers is nobody's to say, and their numbers differ.
         reproducible=False,
         prefix_cache=all(can.prefix_cache for can in members),
-        n_streams=sum(can.n_streams for can in members),
+        n_slots=sum(can.n_slots for can in members),
         exact_tokens=all(can.exact_tokens for can in members),
         lacks={feature: why for can in reversed(members) for feature, why in can.lacks.items()},
     )

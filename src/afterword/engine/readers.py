@@ -84,7 +84,7 @@ class Readers:
             mailboxes = list(self._mailboxes)
         deliver((mailbox, failure) for mailbox in mailboxes)
 
-    def stats(self, running: int, streams_idle: int = 0) -> EngineStats:
+    def stats(self, running: int, slots_idle: int = 0) -> EngineStats:
         """The engine's figures. Of the sequences that came and have not ended, at most `running` do not wait."""
         with self._lock:
             held = 0 if self._failure is not None else self._n_held
@@ -93,8 +93,8 @@ class Readers:
             state=self._state,
             running=running,
             waiting=held - running,
-            streams_free=max(0, self.room.n_places - running - streams_idle),
-            streams_idle=streams_idle,
+            slots_free=max(0, self.room.n_places - running - slots_idle),
+            slots_idle=slots_idle,
             queue_seconds=self.room.queue_seconds,
             **asdict(self.counters),
         )

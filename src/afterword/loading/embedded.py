@@ -37,7 +37,7 @@ def model_file(path: str | None) -> Path:
 def load_echo(model: ModelConfig, engine: EngineConfig) -> ServedModel:
     """The echo engine."""
     context = {} if model.context is None else {"context": model.context}
-    echo = EchoEngine(n_streams=model.parallel, max_waiting=engine.max_waiting, **context)
+    echo = EchoEngine(n_slots=model.parallel, max_waiting=engine.max_waiting, **context)
     return ServedModel(model.name, echo, int(time.time()), model.aliases, infill_template=model.infill_template)
 
 

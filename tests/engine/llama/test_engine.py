@@ -65,15 +65,13 @@ class GatedRunner:
 class Bench:
     """An engine over a gated runner. `freed_on` are the threads that freed its scheduler."""
 
-    def __init__(self, *, n_streams: int = 4, max_waiting: int = 64, reproducible: bool = True) -> None:
-        self.runner = GatedRunner(FakeRunner(n_streams, N_VOCAB))
+    def __init__(self, *, n_slots: int = 4, max_waiting: int = 64, reproducible: bool = True) -> None:
+        self.runner = GatedRunner(FakeRunner(n_slots, N_VOCAB))
         self.runner.gate.set()
         self.freed_on: list[str] = []
         self.engine = LlamaEngine(
             ByteTokenizer(),
-            Capabilities(
-                context=2999, max_logprobs=100, reproducible=reproducible, prefix_cache=True, n_streams=n_streams
-            ),
+            Capabilities(context=2999, max_logprobs=100, reproducible=reproducible, prefix_cache=True, n_slots=n_slots),
             "fp_0123456789",
             self._loaded(),
             max_waiting=max_waiting,
@@ -126,7 +124,7 @@ async def test_answers_are_the_same_alone_and_in_a_crowd() -> None:
     request = ask(200, n_candidates=2, seed=9, prompt_logprobs=2)
     async with opened() as bench:
         alone = await complete(bench.engine, request)
-    async with opened(n_streams=3) as bench:
+    async with opened(n_slots=3) as bench:
         crowd = [ask(200 - number, max_tokens=number, seed=number, reproducible=False) for number in range(1, 12)]
         *_, told = await asyncio.gather(*(complete(bench.engine, each) for each in [*crowd, request]))
     assert [told.tokens(index) for index in (0, 1)] == [alone.tokens(index) for index in (0, 1)]
@@ -154,7 +152,7 @@ async def test_readers_hear_of_a_failure_though_the_log_cannot_be_written(tmp_pa
 
 @pytest.mark.parametrize("fails_at", [1, 2, 5])
 async def test_failed_call_fails_every_reader_and_everybody_after(fails_at: int) -> None:
-    async with opened(n_streams=2) as bench:
+    async with opened(n_slots=2) as bench:
         bench.runner.fails_at = fails_at
         bench.runner.gate.clear()
         generations = [bench.engine.generate(ask(book=number, max_tokens=50)) for number in range(5)]
@@ -179,7 +177,7 @@ class Panic(BaseException):
     "error", [MemoryError(), Panic("a panic"), SystemExit(1), InvalidRequest("not for this reader")]
 )
 async def test_thread_that_dies_of_anything_leaves_nobody_waiting(error: BaseException) -> None:
-    async with opened(n_streams=2) as bench:
+    async with opened(n_slots=2) as bench:
         bench.runner.fails_at, bench.runner.error = 2, error
         ends = await asyncio.gather(
             *(complete(bench.engine, ask(book=number, max_tokens=50)) for number in range(4)), return_exceptions=True
@@ -269,7 +267,7 @@ async def test_refused_request_ends_alone() -> None:
 
 
 async def test_waiting_room_takes_as_many_as_it_says() -> None:
-    async with opened(n_streams=2, max_waiting=3) as bench, AsyncExitStack() as stack:
+    async with opened(n_slots=2, max_waiting=3) as bench, AsyncExitStack() as stack:
         bench.runner.gate.clear()
         for number in range(5):
             await stack.enter_async_context(bench.engine.generate(ask(book=number)))
@@ -282,7 +280,7 @@ async def test_waiting_room_takes_as_many_as_it_says() -> None:
 
 
 async def test_waiting_sequences_are_counted_from_the_moment_they_come() -> None:
-    async with opened(n_streams=2) as bench, AsyncExitStack() as stack:
+    async with opened(n_slots=2) as bench, AsyncExitStack() as stack:
         bench.runner.gate.clear()
         await stack.enter_async_context(bench.engine.generate(ask(n_candidates=3)))
         assert bench.engine.stats().waiting + bench.engine.stats().running == 3
@@ -292,7 +290,7 @@ async def test_waiting_sequences_are_counted_from_the_moment_they_come() -> None
 
 
 async def test_candidates_are_counted_one_by_one() -> None:
-    async with opened(n_streams=2, max_waiting=3) as bench, AsyncExitStack() as stack:
+    async with opened(n_slots=2, max_waiting=3) as bench, AsyncExitStack() as stack:
         bench.runner.gate.clear()
         with pytest.raises(Overloaded):
             bench.engine.generate(ask(n_candidates=6))
@@ -304,7 +302,7 @@ async def test_candidates_are_counted_one_by_one() -> None:
 
 
 async def test_room_is_empty_again_after_a_hundred_cancelled_requests() -> None:
-    async with opened(n_streams=2, max_waiting=300) as bench:
+    async with opened(n_slots=2, max_waiting=300) as bench:
         for number in range(100):
             async with bench.engine.generate(ask(book=number % 8, n_candidates=1 + number % 3, max_tokens=900)) as told:
                 if number % 4 == 0:
@@ -314,11 +312,11 @@ async def test_room_is_empty_again_after_a_hundred_cancelled_requests() -> None:
         bench.engine.reserve(302)
         with pytest.raises(Overloaded):
             bench.engine.reserve(303)
-        assert bench.engine.stats().streams_free + bench.engine.stats().streams_idle == 2
+        assert bench.engine.stats().slots_free + bench.engine.stats().slots_idle == 2
 
 
 async def test_cancelled_request_in_the_waiting_room_is_never_computed() -> None:
-    async with opened(n_streams=1) as bench:
+    async with opened(n_slots=1) as bench:
         bench.runner.gate.clear()
         first = bench.engine.generate(ask(30))
         async with bench.engine.generate(ask(100, book=1)):
@@ -329,8 +327,8 @@ async def test_cancelled_request_in_the_waiting_room_is_never_computed() -> None
         assert bench.engine.stats().prefill_tokens == 30
 
 
-async def test_more_candidates_than_streams_all_finish() -> None:
-    async with opened(n_streams=2) as bench:
+async def test_more_candidates_than_slots_all_finish() -> None:
+    async with opened(n_slots=2) as bench:
         told = await complete(bench.engine, ask(n_candidates=7))
         assert [told.finished(index).n_tokens for index in range(7)] == [8] * 7
 

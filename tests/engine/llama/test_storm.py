@@ -29,8 +29,8 @@ async def engine(request: pytest.FixtureRequest) -> AsyncIterator[LlamaEngine]:
 def is_quiet(engine: Engine) -> bool:
     """Whether nothing runs or waits, and every slot is free, with or without tokens of the past."""
     stats = engine.stats()
-    n_loose = stats.streams_free + stats.streams_idle
-    return stats.running == stats.waiting == 0 and n_loose == engine.capabilities.n_streams
+    n_loose = stats.slots_free + stats.slots_idle
+    return stats.running == stats.waiting == 0 and n_loose == engine.capabilities.n_slots
 
 
 async def test_storm_of_clients_that_leave_changes_nothing(engine: LlamaEngine) -> None:

@@ -16,9 +16,9 @@ from afterword.tokens import ByteTokenizer
 
 
 @asynccontextmanager
-async def opened(core: FakeCore, *, n_streams: int = 4, max_waiting: int = 4) -> AsyncIterator[VllmEngine]:
+async def opened(core: FakeCore, *, n_slots: int = 4, max_waiting: int = 4) -> AsyncIterator[VllmEngine]:
     tokenizer = ByteTokenizer()
-    capabilities = Capabilities(100, 5, reproducible=False, prefix_cache=True, n_streams=n_streams)
+    capabilities = Capabilities(100, 5, reproducible=False, prefix_cache=True, n_slots=n_slots)
     limits = Limits(tokenizer.n_vocab, None, None)
     engine = VllmEngine(core, tokenizer, capabilities, "fp_0123456789", limits, max_waiting=max_waiting)
     try:
@@ -86,7 +86,7 @@ async def test_reader_that_leaves_ends_all_candidates() -> None:
 
 
 async def test_reader_that_leaves_at_once_leaves_nothing() -> None:
-    async with opened(core := FakeCore(), n_streams=40) as engine:
+    async with opened(core := FakeCore(), n_slots=40) as engine:
         for _ in range(20):
             async with engine.generate(generation_request(b"p", n_candidates=2)):
                 pass
@@ -147,7 +147,7 @@ async def test_core_whose_thread_dies_leaves_nobody_waiting() -> None:
 async def test_waiting_room_counts_what_vllm_cannot_run_yet() -> None:
     core = FakeCore()
     core.hold = lambda _: True
-    async with opened(core, n_streams=2, max_waiting=1) as engine:
+    async with opened(core, n_slots=2, max_waiting=1) as engine:
         async with engine.generate(generation_request(b"p", n_candidates=3)):
             assert (engine.stats().running, engine.stats().waiting) == (2, 1)
             with pytest.raises(Overloaded, match="has room for 3"):

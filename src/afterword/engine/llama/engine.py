@@ -56,7 +56,7 @@ class LlamaEngine:
         self.tokenizer = tokenizer
         self.capabilities = capabilities
         self.fingerprint = fingerprint
-        self._readers = Readers(Room(capabilities.n_streams, max_waiting), loaded.scheduler.counters)
+        self._readers = Readers(Room(capabilities.n_slots, max_waiting), loaded.scheduler.counters)
         self._workspace = Workspace(tokenizer.n_vocab)
         self._changed = threading.Condition()
         self._commands: list[Callable[[], None]] = []

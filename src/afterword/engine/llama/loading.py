@@ -115,7 +115,7 @@ def _engine(opened: _Opened, settings: LlamaSettings, identity: tuple[object, ..
         max_logprobs=min(MAX_LOGPROBS, model.n_vocab),
         reproducible=exact,
         prefix_cache=True,
-        n_streams=share.n_slots,
+        n_slots=share.n_slots,
     )
     kv = KVSlots(share.n_slots, context.n_ctx_slot, can_cut=model.memory_can_be_cut)
     runner = LlamaRunner(context, opened.arithmetic)

@@ -17,7 +17,7 @@ def upstream_capabilities(vendor: VendorConfig, *, context: int, exact: bool, re
         max_logprobs=vendor.supports.max_logprobs,
         reproducible=reproducible,
         prefix_cache=False,
-        n_streams=vendor.max_concurrent,
+        n_slots=vendor.max_concurrent,
         exact_tokens=exact,
         lacks=_lacks(vendor, exact=exact),
     )

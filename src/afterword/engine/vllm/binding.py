@@ -193,7 +193,7 @@ def _facts(engine: AsyncLLM) -> ModelFacts:
     return ModelFacts(
         max_model_len=int(model.max_model_len),
         n_vocab=n_vocab,
-        n_streams=int(config.scheduler_config.max_num_seqs),
+        n_slots=int(config.scheduler_config.max_num_seqs),
         max_logprobs=n_vocab if model.max_logprobs == -1 else min(int(model.max_logprobs), n_vocab),
         prefix_cache=bool(config.cache_config.enable_prefix_caching),
         new_runner=bool(config.use_v2_model_runner),

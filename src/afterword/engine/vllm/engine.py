@@ -39,7 +39,7 @@ class VllmEngine:
         self.fingerprint = fingerprint
         self._core = core
         self._limits = limits
-        self._readers = Readers(Room(capabilities.n_streams, max_waiting), Counters())
+        self._readers = Readers(Room(capabilities.n_slots, max_waiting), Counters())
         self._messages: list[Message] = []
         """What has been said in this turn of the core's loop; on that loop alone, like the tasks."""
         self._tasks: Tasks[Job] = Tasks(
@@ -66,9 +66,9 @@ class VllmEngine:
         self._readers.room.reserve(n_sequences)
 
     def stats(self) -> EngineStats:
-        """See `Engine.stats`. vLLM admits sequences in the order they came, so those beyond its streams wait."""
+        """See `Engine.stats`. vLLM admits sequences in the order they came, so those beyond its slots wait."""
         self._look()
-        return replace(self._readers.stats(self.capabilities.n_streams), steps=self._core.n_steps)
+        return replace(self._readers.stats(self.capabilities.n_slots), steps=self._core.n_steps)
 
     async def aclose(self) -> None:
         """Cancel everything and free the model. Calling it again changes nothing."""

@@ -25,7 +25,7 @@ class ModelFacts:
     max_model_len: int
     """Tokens of prompt and completion together, of which at least one is the completion's."""
     n_vocab: int
-    n_streams: int
+    n_slots: int
     """Sequences that vLLM runs at once."""
     max_logprobs: int
     prefix_cache: bool

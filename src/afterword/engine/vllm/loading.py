@@ -125,7 +125,7 @@ def engine_over(core: LoadedCore, settings: VllmSettings, cache_dir: Path) -> Vl
             max_logprobs=facts.max_logprobs,
             reproducible=False,
             prefix_cache=facts.prefix_cache,
-            n_streams=facts.n_streams,
+            n_slots=facts.n_slots,
             lacks=missing_features(),
         ),
         _fingerprint(facts, settings, cache_dir),
