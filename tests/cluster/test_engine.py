@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 from tests.cluster.in_process import LocalReplicas, cluster_engine
-from tests.fakes import Told, complete, generation_request
+from tests.fakes import Told, complete, eventually, generation_request
 
 from afterword.cluster.engine import ATTEMPTS, ClusterEngine, ReplicaLost
 from afterword.cluster.messages import Accepted, Message, Refusal
@@ -37,7 +37,11 @@ class Saying:
             raise StopAsyncIteration
         said = self._left.pop(0)
         if said is HANGS:
-            await asyncio.Event().wait()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                # As Ray does.
+                raise (ReplicaLost("cancelled") if self.n_cancelled else asyncio.CancelledError) from None
             raise AssertionError
         if isinstance(said, Exception):
             raise said
@@ -130,6 +134,17 @@ async def test_leaving_early_stops_the_replica() -> None:
     async with cluster_engine(replicas).generate(generation_request(b"p")) as generation:
         events = [await anext(aiter(generation))]
     assert [*events, *generation.unread()] == [*BEGUN]
+    await eventually(lambda: [answer.n_cancelled for answer in replicas.answers] == [1])
+
+
+@pytest.mark.parametrize("n_turns", [0, 3])
+async def test_leaving_before_the_first_event_asks_no_other_replica(n_turns: int) -> None:
+    replicas = Scripted([TAKEN, HANGS], [TAKEN, BEGUN, END])
+    async with cluster_engine(replicas).generate(generation_request(b"p")):
+        for _ in range(n_turns):
+            await asyncio.sleep(0)
+    for _ in range(10):
+        await asyncio.sleep(0)
     assert [answer.n_cancelled for answer in replicas.answers] == [1]
 
 
@@ -144,4 +159,5 @@ async def test_ending_the_last_candidate_stops_the_replica() -> None:
             if isinstance(event, Chunk):
                 generation.end(0)
     assert [event.reason for event in events if isinstance(event, Finished)] == ["content_filter"] * 2
+    await eventually(lambda: replicas.answers[0].n_cancelled > 0)
     assert [answer.n_cancelled for answer in replicas.answers] == [1]

@@ -125,6 +125,7 @@ class RemoteGeneration:
             self._mailbox.post([error])
             raise
         self._reading = asyncio.create_task(self._read())
+        self._reading.add_done_callback(self._over)
         return self
 
     async def __aexit__(
@@ -148,9 +149,15 @@ class RemoteGeneration:
         return self._mailbox.unread()
 
     def _stop(self) -> None:
-        if self._reading is not None:
+        if self._reading is None:
+            self._answer.cancel()
+        else:
             self._reading.cancel()
-        self._answer.cancel()
+
+    def _over(self, reading: asyncio.Task[None]) -> None:
+        """Nobody reads any more. Only now: whoever waits for a message of a cancelled answer takes it for lost."""
+        if reading.cancelled():
+            self._answer.cancel()
 
     async def _read(self) -> None:
         with telling(self._mailbox.post):
