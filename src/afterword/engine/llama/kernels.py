@@ -116,7 +116,8 @@ def _compiled(cache_dir: Path, variant: tuple[str, ...], llama_libraries: Path) 
     native = "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native"
     options = (*OPTIMISE, *EXACT, native, *variant)
     sources = (path.read_text("utf-8") for path in sorted(SOURCES.iterdir()) if path.suffix in (".cpp", ".h"))
-    key = hashlib.sha256("\0".join([*options, _processor(), str(llama_libraries), *sources]).encode()).hexdigest()[:16]
+    # Not by the libraries' place: the linker notes their names alone, and the process has loaded them by then.
+    key = hashlib.sha256("\0".join([*options, _processor(), LLAMA_CPP_PYTHON, *sources]).encode()).hexdigest()[:16]
     target = cache_dir / f"kernels-{key}.so"
     if not target.exists():
         log.info("compiling the matrix kernels for this processor, once: half a minute", path=str(target))
