@@ -28,7 +28,7 @@ def keeps_its_numbers(context: LlamaContext, n_vocab: int, arithmetic: Arithmeti
     whole = _after(context, tokens, [N])
     cuts = [[N // 2] * 2, [2, N - 5, 3]]
     if arithmetic.rows_needed == 1 or arithmetic.sampled_equals_prompt:
-        cuts += [[1] * N, [N - 1, 1]]
+        cuts += [[*[1] * N_LONE, N - N_LONE], [N - 2, 1, 1]]
     same = all(np.array_equal(whole, _after(context, tokens, cut)) for cut in cuts)
     if context.n_slots > 1:
         same = same and _neighbours_do_not_matter(context, tokens, whole)
