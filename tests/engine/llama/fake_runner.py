@@ -32,8 +32,7 @@ class FakeRunner:
         self.copies: list[tuple[int, int, int]] = []
         kernels = KERNELS[arithmetic] if kernels is None else kernels
         self._as_meant = kernels == KERNELS[arithmetic]
-        n_spare = 0 if arithmetic.lone_rows_keep_theirs else 1
-        self.context = FakeContext(n_slots + n_spare, kernels, n_vocab, capacity, can_cut)
+        self.context = FakeContext(n_slots + arithmetic.n_spare_slots, kernels, n_vocab, capacity, can_cut)
         self._inner = LlamaRunner(cast(LlamaContext, self.context), arithmetic)
 
     @property

@@ -9,10 +9,14 @@ slot that has rows, with those numbered right behind it, and of each as many row
     slot 3   f g h              2: d e
     slot 6   i                  6: i               4 and 5 have no rows, so 6 is computed apart
 
-Without flash attention, a row's numbers depend on the tokens before it in its slot, on whether its slot has one row in
-the micro-batch or several, and, where matrices are of floats, on whether the micro-batch has one row in all or puts out
-one. They depend on nothing else: not on how many rows, other slots, the cut of a prompt, or what was cached
-(ARCHITECTURE.md has the measurements; probe.py checks each model). So rows are laid out like this:
+The kernels of `native/` compute a row the same whatever rows it is among: `INDEPENDENT`. Nothing is added then, and the
+order costs only time.
+
+With llama.cpp's own kernels and without flash attention, a row's numbers depend on the tokens before it in its slot,
+on whether its slot has one row in the micro-batch or several, and, where matrices are of floats, on whether the
+micro-batch has one row in all or puts out one. They depend on nothing else: not on how many rows, other slots, the cut
+of a prompt, or what was cached (ARCHITECTURE.md has the measurements; probe.py checks each model). So rows are laid out
+like this:
 
     pieces of prompts           sampled tokens
 
@@ -22,13 +26,13 @@ one. They depend on nothing else: not on how many rows, other slots, the cut of 
                                 slot 7   +         only where matrices are of floats
 
     .   fills a piece up: all have the same number of rows, two at least, so none leaves a single row over
-    +   stands beside a row that would be the only one of its micro-batch; both are cut off again after the call
+    +   stands beside a row that would be the only one of its micro-batch
+        after the call the rows of both kinds are cut off their slots again
 
 Then a prompt's token leaves in its slot what any other prompt with the same beginning would have left, and can be
 reused by all. What a sampled token leaves is another thing (`Slot.n_exact`).
 
-Kernels that reduce every row in one fixed order, however many there are, need none of this: `INDEPENDENT`. The
-scheduler's policy and the runner ask an `Arithmetic`, and no other file knows. Pure; no model.
+The scheduler's policy and the runner ask an `Arithmetic`, and no other file knows. Pure; no model.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -55,6 +59,11 @@ class Arithmetic:
     """Whether the only row of a micro-batch, or the only one put out, has the numbers that it has among others."""
     sampled_equals_prompt: bool
     """Whether a token that was sampled leaves in its slot what it would have left as part of a prompt."""
+
+    @property
+    def n_spare_slots(self) -> int:
+        """Slots behind the last, so that there is one beside each for the row that a lone row needs."""
+        return 0 if self.lone_rows_keep_theirs else 1
 
     def rows(self, n: int, longest: int) -> int:
         """Rows that a piece of n tokens of a prompt takes in a call whose longest piece has `longest`."""
@@ -95,7 +104,7 @@ class Rows:
 def lay_out(pieces: Iterable[Rows], arithmetic: Arithmetic, held: Callable[[int], int]) -> list[Rows]:
     """The rows of one call in ascending order, with those that have to be added; changes the pieces.
 
-    `held` tells how many tokens a slot holds. If lone rows need one beside them, there must be a slot behind the last.
+    `held` tells how many tokens a slot holds, the spare one too.
     """
     rows = sorted(pieces, key=lambda piece: piece.slot)
     if arithmetic.rows_needed > 1:

@@ -91,7 +91,7 @@ def _start(
     share = _share(model, settings, arithmetic)
     context = LlamaContext(
         model,
-        n_slots=share.n_slots + _n_spare_slots(arithmetic),
+        n_slots=share.n_slots + arithmetic.n_spare_slots,
         n_ctx_slot=cells(share.context),
         n_batch=MICRO_BATCH,
         n_threads=_n_threads(settings),
@@ -155,16 +155,11 @@ def _arithmetic_of(model: LlamaModel, kernels: str) -> Arithmetic:
     return FLOATS if model.float_weights else QUANTISED
 
 
-def _n_spare_slots(arithmetic: Arithmetic) -> int:
-    """Slots behind the last, so that there is one beside each for the row that a lone row needs."""
-    return 0 if arithmetic.lone_rows_keep_theirs else 1
-
-
 def _share(model: LlamaModel, settings: LlamaSettings, arithmetic: Arithmetic) -> Share:
     context = min(DEFAULT_CONTEXT, model.n_ctx_train) if settings.context is None else settings.context
     # Logits and the scores of every head, each with a copy in work.
     row = 2 * (model.n_vocab + model.n_head * cells(context))
-    spare = _n_spare_slots(arithmetic) * cells(context) * model.kv_bytes_per_token
+    spare = arithmetic.n_spare_slots * cells(context) * model.kv_bytes_per_token
     need = Need(
         weights=model.size,
         kv_per_token=model.kv_bytes_per_token,

