@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import structlog
+from hypothesis import settings
 from tests import live
 from tests.models.vllm import close_shared_core
 
@@ -17,6 +18,10 @@ from afterword.engine.echo import EchoEngine
 
 # OpenMP's workers that wait leave the processors to the other tests. It reads this when llama.cpp is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# On a busy machine any example may take long.
+settings.register_profile("afterword", deadline=None)
+settings.load_profile("afterword")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -76,7 +76,7 @@ def _listed(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(FIELDS)
 def test_the_joined_stream_is_the_plain_answer(fields: dict[str, Any]) -> None:
     streamed, whole = answer(fields | {"stream": True}), answer(fields)
@@ -84,7 +84,7 @@ def test_the_joined_stream_is_the_plain_answer(fields: dict[str, Any]) -> None:
     assert streamed.usage == whole.usage
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(FIELDS)
 def test_every_choice_is_whole(fields: dict[str, Any]) -> None:
     result = answer(fields | {"stream": True})
@@ -104,7 +104,7 @@ def test_every_choice_is_whole(fields: dict[str, Any]) -> None:
     assert result.usage.prompt_tokens == sum(len(prompt.tokens) for prompt in completion.prompts)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(FIELDS, st.integers(1, 3))
 def test_best_of_is_the_best_of_as_many_choices(fields: dict[str, Any], n: int) -> None:
     fields = fields | {"n": n, "logprobs": 0, "ignore_eos": True, "stop": None, "skip_special_tokens": False}

@@ -11,7 +11,7 @@ from tests.api.served import app_of, client_of
 from tests.fuzz.bodies import JUNK, any_bodies, good_bodies
 from tests.fuzz.rules import check_answer, check_error
 
-BOUNDED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+BOUNDED = settings(suppress_health_check=[HealthCheck.too_slow])
 
 Json = dict[str, Any]
 

@@ -23,7 +23,7 @@ def url() -> Iterator[str]:
 
 
 @schema.parametrize()
-@settings(max_examples=N_CASES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=N_CASES, suppress_health_check=[HealthCheck.too_slow])
 def test_every_answer_is_as_described(case: schemathesis.Case[Any], url: str) -> None:
     # A schema cannot say all: 1.0 is an integer to it, and it knows neither vocabulary nor context.
     case.call_and_validate(base_url=url, excluded_checks=[positive_data_acceptance])

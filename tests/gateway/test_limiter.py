@@ -250,13 +250,13 @@ async def play(limiter: Limiter, clock: Clock, steps: list[Advance | Admit | Set
         await admission.settle(0)
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 async def test_no_window_ever_holds_more_than_the_limits(clock: Clock, steps: list[Advance | Admit | Settle]) -> None:
     await play(memory_limiter(), clock, steps, "k")
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 async def test_no_window_in_redis_ever_holds_more_than_the_limits(
     clock: Clock, redis_url: str, steps: list[Advance | Admit | Settle]

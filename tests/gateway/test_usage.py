@@ -112,7 +112,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=ROWS, by=st.lists(st.sampled_from(DIMENSIONS), unique=True))
 async def test_however_it_is_grouped_nothing_is_lost_or_counted_twice(
     prepared: Path | str, database: Database, rows: list[UsageRow], by: list[Dimension]

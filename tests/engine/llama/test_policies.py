@@ -121,7 +121,7 @@ def assert_played_as_alone(played: list[Job], n_slots: int, arithmetic: Arithmet
 
 
 @pytest.mark.parametrize("arithmetic", ARITHMETICS.values(), ids=ARITHMETICS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(played=plays(), n_slots=st.integers(1, 6))
 def test_answers_of_a_reproducible_request_do_not_depend_on_the_others(
     arithmetic: Arithmetic, played: list[Job], n_slots: int
@@ -131,7 +131,7 @@ def test_answers_of_a_reproducible_request_do_not_depend_on_the_others(
 
 @pytest.mark.parametrize("arithmetic", ARITHMETICS.values(), ids=ARITHMETICS)
 @pytest.mark.parametrize("policy", OTHERS.values(), ids=OTHERS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(played=plays(), n_slots=st.integers(1, 6))
 def test_answers_of_a_reproducible_request_do_not_depend_on_the_policy(
     policy: Policy, arithmetic: Arithmetic, played: list[Job], n_slots: int
@@ -140,7 +140,7 @@ def test_answers_of_a_reproducible_request_do_not_depend_on_the_policy(
 
 
 @pytest.mark.parametrize("policy", [next_batch, *OTHERS.values()], ids=["next_batch", *OTHERS])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(played=plays(), n_slots=st.integers(1, 4))
 def test_memory_that_cannot_be_cut_is_never_cut_and_everybody_finishes(
     policy: Policy, played: list[Job], n_slots: int
@@ -153,7 +153,7 @@ def test_memory_that_cannot_be_cut_is_never_cut_and_everybody_finishes(
         assert job.leaves is not None or None not in ends
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(played=plays(), n_slots=st.integers(1, 6))
 def test_independent_rows_have_none_added_to_them(played: list[Job], n_slots: int) -> None:
     desk = Desk(n_slots, capacity=CAPACITY, arithmetic=INDEPENDENT)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from afterword.engine.sampling.largest import in_order, largest
@@ -33,7 +33,6 @@ def test_largest_first_and_lowest_id_on_ties(row: list[float], k: int, expected:
     assert largest(np.array(row, dtype=np.float32), k).tolist() == expected
 
 
-@settings(deadline=None)
 @given(
     n=st.integers(1, 700),
     k=st.integers(0, 720),
@@ -55,7 +54,6 @@ def test_values_after_the_last_full_block_are_seen() -> None:
     assert largest(row, 2).tolist() == [64 * 20, 0]
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(width=32, allow_nan=False), max_size=60).flatmap(shuffled))
 def test_in_order_does_not_depend_on_the_order_given(case: tuple[list[float], list[int]]) -> None:
     values, ids = case
