@@ -12,7 +12,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 IDS = [str(path.relative_to(PACKAGE)) for path in FILES]
 
 LAYERS = (
-    {"errors", "machine", "text"},
+    {"text"},
+    {"errors", "machine"},
     {"fields"},
     {"config"},
     {"tokens", "gguf_header", "export"},

@@ -17,6 +17,13 @@
 Nothing here knows HTTP: `api/errors.py` maps the tree to status codes and bodies, once.
 """
 
+from collections.abc import Sequence
+
+from afterword.text.brief import brief
+
+MODELS_NAMED = 20
+"""Models that the answer to an unknown name lists."""
+
 
 class AfterwordError(Exception):
     """Base of all errors raised on purpose. `str(error)` is one sentence fit for the client."""
@@ -60,12 +67,21 @@ class NotPermitted(AfterwordError):
 
 
 class ModelNotFound(AfterwordError):
-    """No registered model answers to `name`; `full_name` is the one that it would be with its vendor."""
+    """No registered model answers to `name`. `full_name` is the one that it would be with its vendor; `names` are those
+    that there are, for who may know them.
+    """
 
-    def __init__(self, name: str, *, full_name: str | None = None) -> None:
-        hint = "" if full_name is None else f" Models are named 'vendor/name' here: send '{full_name}'."
-        super().__init__(f"The model '{name}' does not exist on this server.{hint}")
+    def __init__(self, name: str, *, full_name: str | None = None, names: Sequence[str] = ()) -> None:
+        hint = ""
+        if full_name is not None:
+            hint = f" Models are named 'vendor/name' here: send '{full_name}'."
+        elif names:
+            more = len(names) - MODELS_NAMED
+            listed = ", ".join(f"'{one}'" for one in names[:MODELS_NAMED]) + (f" and {more} more" if more > 0 else "")
+            hint = f' It has {listed}. With aliases = ["{brief(name)}"] a table [[models]] answers to that name too.'
+        super().__init__(f"The model '{brief(name)}' does not exist on this server.{hint}")
         self.name = name
+        self.full_name = full_name
 
 
 class LimitExceeded(AfterwordError):

@@ -67,6 +67,25 @@ async def test_a_configured_template_is_told_as_a_way_to_fill_gaps() -> None:
     assert card["card"] == {"infill_template": "{prefix}|{suffix}"}
 
 
-async def test_an_unknown_model_is_404() -> None:
-    async with client_of(app_of()) as client:
-        assert_error(await client.get("/v1/models/gone/away"), 404, "model", "model_not_found")
+async def test_an_unknown_model_is_a_404_that_says_what_there_is_and_how_one_gets_another_name() -> None:
+    async with client_of(app_of(EchoEngine(), EchoEngine())) as client:
+        for answer in (
+            await client.get("/v1/models/gone"),
+            await client.post("/v1/completions", json={"model": "gone"}),
+            await client.post("/tokenize", json={"model": "gone", "prompt": ""}),
+            await client.get("/tokenizer_info?model=gone"),
+        ):
+            assert assert_error(answer, 404, "model", "model_not_found")["message"] == (
+                "The model 'gone' does not exist on this server. It has 'echo', 'vendor/second'. With "
+                'aliases = ["gone"] a table [[models]] answers to that name too.'
+            )
+        scale = assert_error(await client.get("/v5/models/gone"), 404, "model", "model_not_found")
+    assert "It has 'local/echo', 'local/vendor/second'." in scale["message"]
+
+
+async def test_of_many_models_an_error_names_some() -> None:
+    engine = EchoEngine()
+    models = [ServedModel(f"m{number}", engine, CREATED) for number in range(23)]
+    async with client_of(create_app(Registry(models), ServerConfig())) as client:
+        error = assert_error(await client.get("/v1/models/gone/away"), 404, "model", "model_not_found")
+    assert "'m18', 'm19' and 3 more." in error["message"]

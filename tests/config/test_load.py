@@ -3,11 +3,12 @@
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from afterword.config.load import load_config
-from afterword.config.model import ModelConfig
+from afterword.config.model import RETIRED_NAMES, ModelConfig
 from afterword.config.tree import SETTINGS, Config
 from afterword.config.values import FunctionName, Share
 from afterword.errors import ConfigurationError
@@ -34,7 +35,8 @@ def test_without_any_source_the_defaults_hold(tmp_path: Path) -> None:
     assert (config.server.strict, config.server.max_logprobs, config.server.max_candidates) == (False, 100, 2048)
     assert config.server.max_body_bytes == 32 * 1024 * 1024
     assert (config.engine.max_waiting, config.engine.memory, config.engine.threads) == (512, Share(0.5), None)
-    assert config.models == (ModelConfig(name=NAME, path=NAME, aliases=("default",), context=None, parallel=16),)
+    aliases = ("default", *RETIRED_NAMES)
+    assert config.models == (ModelConfig(name=NAME, path=NAME, aliases=aliases, context=None, parallel=16),)
 
 
 FILE = "[server]\nport = 3"
@@ -330,6 +332,28 @@ def test_models_keep_their_order_and_fall_back_on_the_engine_s_settings(tmp_path
 def test_one_model_can_be_picked_by_name_alias_or_path(tmp_path: Path, wanted: str, names: list[str]) -> None:
     (tmp_path / "own.gguf").touch()
     assert [model.name for model in load(tmp_path, MODELS, model=wanted).models] == names
+
+
+@pytest.mark.parametrize(
+    ("toml", "flags", "aliases"),
+    [
+        pytest.param("", {"model": "echo"}, [RETIRED_NAMES], id="one model"),
+        pytest.param(
+            "", {"model": "davinci-002.gguf"}, [(RETIRED_NAMES[0], RETIRED_NAMES[2])], id="a file of that name"
+        ),
+        pytest.param("", {"model": "echo", "strict": True}, [()], id="strict"),
+        pytest.param("[server]\nretired_names = false", {"model": "echo"}, [()], id="turned off"),
+        pytest.param(MODELS, {}, [(RETIRED_NAMES[0],), ()], id="models are configured"),
+        pytest.param(MODELS, {"model": "echo"}, [()], id="one of those"),
+        pytest.param(MODELS, {"model": "own.gguf"}, [()], id="models are configured, and a file is named"),
+    ],
+)
+def test_retired_names_are_aliases_while_no_models_are_configured(
+    tmp_path: Path, toml: str, flags: dict[str, Any], aliases: list[tuple[str, ...]]
+) -> None:
+    for name in ("own.gguf", "davinci-002.gguf"):
+        (tmp_path / name).touch()
+    assert [model.aliases for model in load(tmp_path, toml, **flags).models] == aliases
 
 
 def test_a_configured_model_wins_over_a_built_in_of_its_name(tmp_path: Path) -> None:

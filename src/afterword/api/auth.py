@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from afterword.api.dialect import Dialect
 from afterword.api.exchange import exchange_of
-from afterword.errors import NotPermitted
+from afterword.errors import ModelNotFound, NotPermitted
 from afterword.gateway.base import Keys
 from afterword.gateway.grant import Grant
-from afterword.models import ServedModel
+from afterword.models import Registry, ServedModel
 
 OPEN_PATHS = frozenset({"/", "/health", "/ready"})
 """Answered without a key: probes have none, and the page at the root asks its reader for one."""
@@ -37,11 +38,25 @@ class KeyMiddleware:
         await self._app(scope, receive, send)
 
 
-def permitted(served: ServedModel, scope: Scope) -> ServedModel:
-    """The model itself. Raises `NotPermitted` if the request's key may not use it."""
+def find_model(dialect: Dialect, registry: Registry, name: str | None, scope: Scope) -> ServedModel:
+    """The model that the request means by `name`.
+
+    Raises `ModelNotFound`, which lists those that its key may use, and `NotPermitted` if it may not use this one.
+    """
+    try:
+        served = dialect.find(registry, name)
+    except ModelNotFound as missing:
+        names = [dialect.name_of(other) for other in permitted_models(registry, scope)]
+        raise ModelNotFound(missing.name, full_name=missing.full_name, names=names) from None
     if not grant_of(scope).allows(served.full_name):
         raise NotPermitted(f"This API key may not use the model '{served.full_name}'.")
     return served
+
+
+def permitted_models(registry: Registry, scope: Scope) -> list[ServedModel]:
+    """The models that the request's key may use, in the order of registration."""
+    grant = grant_of(scope)
+    return [served for served in registry.all() if grant.allows(served.full_name)]
 
 
 def grant_of(scope: Scope) -> Grant:

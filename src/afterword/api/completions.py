@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from afterword.api.auth import grant_of, permitted
+from afterword.api.auth import find_model, grant_of
 from afterword.api.dialect import OPENAI, SCALE_GP, Dialect
 from afterword.api.disconnect import unless_client_leaves
 from afterword.api.errors import REPORTED, describe, report
@@ -83,7 +83,7 @@ async def _answer(request: Request, dialect: Dialect, override: dict[str, Any]) 
     serve = serving(request)
     data = await read_object(request, serve.server.max_body_bytes)
     body = parse_body(data | override, strict=serve.server.strict)
-    served = permitted(dialect.find(serve.registry, body.model), request.scope)
+    served = find_model(dialect, serve.registry, body.model, request.scope)
     completion = await _resolve(body, served, serve.server)
     job = Job(dialect, completion, served, Assembler(completion), exchange_of(request.scope), serve)
     job.exchange.begin(job.completion, job.assembler, served.full_name)

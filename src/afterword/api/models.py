@@ -9,7 +9,8 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from afterword.api.auth import grant_of, permitted
+from afterword.api.auth import find_model, permitted_models
+from afterword.api.dialect import OPENAI
 from afterword.api.schema import MODEL_DOCS, MODELS_DOCS
 from afterword.api.serving import serving
 from afterword.api.wire import json_response
@@ -24,7 +25,7 @@ router = APIRouter(tags=["models"])
 @router.get("/openai/models", include_in_schema=False)
 async def list_models(request: Request) -> Response:
     """Every model that the key may use, in the order of registration; the first of all answers requests without one."""
-    cards = [model_card(served) for served in permitted_models(request)]
+    cards = [model_card(served) for served in permitted_models(serving(request).registry, request.scope)]
     return json_response({"object": "list", "data": cards})
 
 
@@ -33,14 +34,8 @@ async def list_models(request: Request) -> Response:
 @router.get("/openai/models/{model_id:path}", include_in_schema=False)
 async def retrieve_model(request: Request) -> Response:
     """One model by its name, alone or after its vendor's (`vendor/name`), or by an alias."""
-    served = permitted(serving(request).registry.get(request.path_params["model_id"]), request.scope)
+    served = find_model(OPENAI, serving(request).registry, request.path_params["model_id"], request.scope)
     return json_response(model_card(served))
-
-
-def permitted_models(request: Request) -> list[ServedModel]:
-    """The models that the request's key may use, in the order of registration."""
-    grant = grant_of(request.scope)
-    return [served for served in serving(request).registry.all() if grant.allows(served.full_name)]
 
 
 def model_card(served: ServedModel) -> dict[str, Any]:

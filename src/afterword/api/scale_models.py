@@ -7,10 +7,10 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from afterword.api.auth import permitted
+from afterword.api.auth import find_model, permitted_models
 from afterword.api.dialect import SCALE_GP
 from afterword.api.listing import read_listing
-from afterword.api.models import model_facts, permitted_models
+from afterword.api.models import model_facts
 from afterword.api.schema import SCALE_MODEL_DOCS, SCALE_MODELS_DOCS
 from afterword.api.serving import serving
 from afterword.api.wire import json_response
@@ -35,15 +35,17 @@ router = APIRouter(tags=["models"])
 async def list_models_for_scale_gp(request: Request) -> Response:
     """Every model that the key may use, in pages, with filters and an order; without those as `/v1/models` has them."""
     listing = read_listing(request.query_params, filters=FILTERS, sortable=SORTABLE)
-    items, has_more = listing.page([inference_model(served) for served in permitted_models(request)])
+    items, has_more = listing.page(
+        [inference_model(served) for served in permitted_models(serving(request).registry, request.scope)]
+    )
     return json_response({"items": items, "has_more": has_more})
 
 
 @router.get("/v5/models/{model_id:path}", **SCALE_MODEL_DOCS)
 async def retrieve_model_for_scale_gp(request: Request) -> Response:
     """One model by its full name (`vendor/name`) or an alias."""
-    served = SCALE_GP.find(serving(request).registry, request.path_params["model_id"])
-    return json_response(inference_model(permitted(served, request.scope)))
+    served = find_model(SCALE_GP, serving(request).registry, request.path_params["model_id"], request.scope)
+    return json_response(inference_model(served))
 
 
 def inference_model(served: ServedModel) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from afterword.api.auth import permitted
+from afterword.api.auth import find_model
+from afterword.api.dialect import OPENAI
 from afterword.api.intake import read_object
 from afterword.api.schema import DETOKENIZE_DOCS, TOKENIZE_DOCS, TOKENIZER_INFO_DOCS
 from afterword.api.serving import serving
@@ -62,7 +63,7 @@ async def detokenize(request: Request) -> Response:
 @router.get("/tokenizer_info", **TOKENIZER_INFO_DOCS)
 async def tokenizer_info(request: Request) -> Response:
     """Names of the special tokens and the chat template; `?model=` chooses the model."""
-    served = _with_tokenizer(permitted(serving(request).registry.get(request.query_params.get("model")), request.scope))
+    served = _find(request, request.query_params.get("model"))
     tokenizer = served.engine.tokenizer
     return json_response(
         {
@@ -79,15 +80,15 @@ async def tokenizer_info(request: Request) -> Response:
 
 
 async def _read(request: Request) -> tuple[ServedModel, dict[str, Any]]:
-    serve = serving(request)
-    data = await read_object(request, serve.server.max_body_bytes)
+    data = await read_object(request, serving(request).server.max_body_bytes)
     model = data.get("model")
     if model is not None and not isinstance(model, str):
         raise InvalidRequest("'model' must be a string.", param="model", code="invalid_type")
-    return _with_tokenizer(permitted(serve.registry.get(model), request.scope)), data
+    return _find(request, model), data
 
 
-def _with_tokenizer(served: ServedModel) -> ServedModel:
+def _find(request: Request, name: str | None) -> ServedModel:
+    served = find_model(OPENAI, serving(request).registry, name, request.scope)
     if not served.engine.capabilities.exact_tokens:
         raise InvalidRequest(
             f"The tokens of the model '{served.name}' are not known here: it runs at the vendor '{served.vendor}', and "

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from afterword.cli.options import Option
+from afterword.cli.ready import cluster_ready_line
 from afterword.cluster.sharing import check_shared
 from afterword.config.tree import Config
 from afterword.errors import ConfigurationError
@@ -38,13 +39,7 @@ def serve_on_cluster(config: Config, address: str) -> None:
     deploy = _ray_side()
     with deploy.connected(None if address == LOCAL else address):
         facts = deploy.deploy(config)
-        served = "; ".join(
-            f"{model.name}, context {facts[model.name].capabilities.context}"
-            if model.name in facts
-            else f"{model.name}, at {', '.join(model.vendors)}"
-            for model in config.models
-        )
-        typer.echo(f"Ready at http://{config.server.host}:{config.server.port}/v1 on every node: {served}")
+        typer.echo(cluster_ready_line(config, {name: fact.capabilities for name, fact in facts.items()}))
         if address == LOCAL:
             _wait_for_signal()
             deploy.remove()

@@ -15,14 +15,13 @@ from afterword.api.app import create_app
 from afterword.api.protocol import HttpProtocol
 from afterword.cli.cluster import CLUSTER_OPTION, serve_on_cluster
 from afterword.cli.options import setting_options, with_options
+from afterword.cli.ready import ready_line
 from afterword.completions.filter.load import load_filter
 from afterword.config.load import load_config
-from afterword.config.tree import SETTINGS, Config, ServerConfig
+from afterword.config.tree import SETTINGS, ServerConfig
 from afterword.errors import ConfigurationError
 from afterword.gateway.opening import check_gateway, open_gateway
 from afterword.loading.registry import load_registry
-from afterword.machine import resident_memory
-from afterword.models import Registry
 
 SECONDS_TO_FINISH = 30
 """How long answers under way may go on once the server has been told to stop."""
@@ -69,16 +68,6 @@ def serve(values: Mapping[str, Any]) -> None:
         )
         _ignore_repeated_signals()
         server.run(sockets=[listener])
-
-
-def ready_line(config: Config, registry: Registry, port: int) -> str:
-    """What a started server says: where it is, and what it serves with how much room."""
-    host = f"[{config.server.host}]" if ":" in config.server.host else config.server.host
-    served = "; ".join(
-        f"{model.name}, context {model.engine.capabilities.context}, {model.engine.capabilities.n_slots} slots"
-        for model in registry.all()
-    )
-    return f"Ready at http://{host}:{port}/v1: {served}; {resident_memory() / 2**20:.0f} MiB of memory in use"
 
 
 class _Server(uvicorn.Server):

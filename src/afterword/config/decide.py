@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from os.path import expanduser
 from pathlib import Path
 
-from afterword.config.model import DEFAULT_MODEL, ECHO, ModelConfig
+from afterword.config.model import DEFAULT_MODEL, ECHO, RETIRED_NAMES, ModelConfig
 from afterword.config.tree import Config, EngineConfig
 from afterword.config.vendor import LOCAL, VendorConfig
 from afterword.errors import ConfigurationError
@@ -22,6 +22,8 @@ def decide(config: Config, path: Path, environment: Mapping[str, str], directory
     ) or (_whole(ModelConfig(path=DEFAULT_MODEL.name), "", engine, base),)
     if config.server.model is not None:
         models = (_selected(config.server.model, models, engine, directory),)
+    if not config.models and config.server.retired_names and not config.server.strict:
+        models = (_with_retired_names(models[0]),)
     vendors = tuple(
         _with_api_key(vendor, f"[[vendors]] number {number} of {path}", environment)
         for number, vendor in enumerate(config.vendors, start=1)
@@ -83,6 +85,12 @@ def _selected(wanted: str, models: tuple[ModelConfig, ...], engine: EngineConfig
         return _whole(ModelConfig(path=wanted), "", engine, directory)
     names = ", ".join(dict.fromkeys([*(model.name for model in models), DEFAULT_MODEL.name, ECHO]))
     raise ConfigurationError(f"model is {wanted!r}: it must be a GGUF file that exists or one of {names}.")
+
+
+def _with_retired_names(model: ModelConfig) -> ModelConfig:
+    """The only model of a server without [[models]], under more names: docs/rules.md#retired-names."""
+    names = dict.fromkeys([*model.aliases, *RETIRED_NAMES])
+    return model.model_copy(update={"aliases": tuple(name for name in names if name != model.name)})
 
 
 def _check_models(models: tuple[ModelConfig, ...], runners: list[str]) -> None:

@@ -14,6 +14,9 @@ ECHO = "echo"
 
 PARALLEL = 16
 
+RETIRED_NAMES = ("gpt-3.5-turbo-instruct", "davinci-002", "babbage-002")
+"""The last models that the hosted API had behind this endpoint: old code and the API's own examples ask for them."""
+
 Context = Annotated[int, Field(ge=1)]
 Parallel = Annotated[int, Field(ge=1, le=255)]
 

@@ -41,6 +41,11 @@ class ServerConfig(Table):
     )
     model: Text | None = key(None, "Serve this one alone: a configured name, or the path of a GGUF file.", shown="all")
     strict: bool = key(False, "Refuse unknown fields, more than 4 stops and logprobs above 5, as documented.")
+    retired_names: bool = key(
+        True,
+        "Let the default model answer to the hosted API's retired names too (gpt-3.5-turbo-instruct, davinci-002, "
+        "babbage-002), while no [[models]] are configured and `strict` is off.",
+    )
     max_logprobs: int = key(100, "Largest `logprobs` a request may ask for.", ge=0, le=1000)
     max_candidates: int = key(2048, "Most candidates (prompts times best_of) in one request.", ge=1)
     max_body_bytes: Bytes = key(32 * 2**20, "Largest request body, also once inflated.", shown="32MiB")

@@ -1,0 +1,33 @@
+"""The line that a started server says: where it is and what it serves, under which names and with how much room."""
+
+from collections.abc import Mapping
+
+from afterword.config.tree import Config
+from afterword.engine.base import Capabilities
+from afterword.machine import resident_memory
+from afterword.models import Registry
+
+
+def ready_line(config: Config, registry: Registry, port: int) -> str:
+    """Of a server in this process that listens on `port`."""
+    host = f"[{config.server.host}]" if ":" in config.server.host else config.server.host
+    served = "; ".join(
+        f"{_called(model.name, model.aliases)}, context {model.engine.capabilities.context}, "
+        f"{model.engine.capabilities.n_slots} slots"
+        for model in registry.all()
+    )
+    return f"Ready at http://{host}:{port}/v1: {served}; {resident_memory() / 2**20:.0f} MiB of memory in use"
+
+
+def cluster_ready_line(config: Config, facts: Mapping[str, Capabilities]) -> str:
+    """Of a server on a cluster, where `facts` has the models that run there; others are at vendors."""
+    served = "; ".join(
+        f"{_called(model.name, model.aliases)}, "
+        + (f"context {facts[model.name].context}" if model.name in facts else f"at {', '.join(model.vendors)}")
+        for model in config.models
+    )
+    return f"Ready at http://{config.server.host}:{config.server.port}/v1 on every node: {served}"
+
+
+def _called(name: str, aliases: tuple[str, ...]) -> str:
+    return f"{name} (also {', '.join(aliases)})" if aliases else name
