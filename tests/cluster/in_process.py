@@ -4,7 +4,7 @@ import asyncio
 import itertools
 from collections.abc import Sequence
 
-from afterword.cluster.engine import ClusterEngine
+from afterword.cluster.cluster_engine import ClusterEngine
 from afterword.cluster.messages import Facts, Message, Report, messages
 from afterword.engine.base import Engine
 from afterword.engine.request import GenerationRequest

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from afterword.engine.vllm.core import Step
-from afterword.engine.vllm.engine import VllmEngine
 from afterword.engine.vllm.loading import VllmSettings
 from afterword.engine.vllm.plan import Plan
+from afterword.engine.vllm.vllm_engine import VllmEngine
 
 if TYPE_CHECKING:
     from afterword.engine.vllm.binding import VllmCore

@@ -8,7 +8,7 @@ from tests.cases.conftest import Running
 from tests.fakes import eventually, generation_request
 
 from afterword.engine.events import PromptDone
-from afterword.engine.vllm.engine import VllmEngine
+from afterword.engine.vllm.vllm_engine import VllmEngine
 from afterword.errors import EngineFailed
 
 pytestmark = pytest.mark.vllm

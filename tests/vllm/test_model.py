@@ -11,8 +11,8 @@ from tests.models.engines import load_default
 from tests.models.vllm import model_directory
 
 from afterword.engine.base import Engine
-from afterword.engine.llama.engine import LlamaEngine
-from afterword.engine.vllm.engine import VllmEngine
+from afterword.engine.llama.llama_engine import LlamaEngine
+from afterword.engine.vllm.vllm_engine import VllmEngine
 
 pytestmark = pytest.mark.vllm
 

@@ -17,7 +17,7 @@ from tests.clients.test_openai import (  # noqa: F401
 )
 from tests.fakes import eventually
 
-from afterword.engine.vllm.engine import VllmEngine
+from afterword.engine.vllm.vllm_engine import VllmEngine
 
 pytestmark = pytest.mark.vllm
 

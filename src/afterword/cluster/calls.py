@@ -9,7 +9,7 @@ from ray.exceptions import RayError
 from ray.serve.exceptions import BackPressureError, RayServeException
 from ray.serve.handle import DeploymentHandle
 
-from afterword.cluster.engine import ReplicaLost
+from afterword.cluster.cluster_engine import ReplicaLost
 from afterword.cluster.messages import Message, Report
 from afterword.engine.request import GenerationRequest
 from afterword.errors import Overloaded

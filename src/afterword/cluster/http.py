@@ -13,7 +13,7 @@ from ray.serve.handle import DeploymentHandle
 from afterword import logs
 from afterword.api.app import create_app
 from afterword.cluster.calls import RayReplicas
-from afterword.cluster.engine import REPORT_SECONDS, ClusterEngine, pause
+from afterword.cluster.cluster_engine import REPORT_SECONDS, ClusterEngine, pause
 from afterword.cluster.messages import Facts
 from afterword.cluster.metrics import ClusterMetrics, Exposition
 from afterword.completions.filter.load import load_filter

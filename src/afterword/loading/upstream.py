@@ -15,8 +15,8 @@ from afterword.engine.room import Room
 from afterword.engine.upstream.asking import Target
 from afterword.engine.upstream.capabilities import upstream_capabilities
 from afterword.engine.upstream.discovery import About, ask_about
-from afterword.engine.upstream.engine import UpstreamEngine, UpstreamModel
 from afterword.engine.upstream.learned import LearnedTokenizer
+from afterword.engine.upstream.upstream_engine import UpstreamEngine, UpstreamModel
 from afterword.errors import ConfigurationError
 from afterword.gguf_header import read_header
 from afterword.loading.embedded import model_file

@@ -15,7 +15,7 @@ from tests.models.prose import PROSE, excerpt
 from tests.models.tiny import Tiny
 
 from afterword.engine.events import PromptScores
-from afterword.engine.llama.engine import LlamaEngine
+from afterword.engine.llama.llama_engine import LlamaEngine
 from afterword.engine.llama.loading import load_engine
 
 N_SCORED = 300

@@ -10,7 +10,7 @@ from tests.fakes import complete, generation_request
 from tests.models.engines import settings
 from tests.models.recurrent import write_recurrent
 
-from afterword.engine.llama.engine import LlamaEngine
+from afterword.engine.llama.llama_engine import LlamaEngine
 from afterword.engine.llama.loading import load_engine
 
 LENGTHS = (100, 120, 57, 1, 300, 290)

@@ -19,7 +19,7 @@ from tests.models.tiny import FILE_TYPES, Tiny
 from afterword.api.app import create_app
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine
-from afterword.engine.llama.engine import LlamaEngine
+from afterword.engine.llama.llama_engine import LlamaEngine
 from afterword.engine.llama.loading import load_engine
 from afterword.engine.request import GenerationRequest
 from afterword.fields.sampling import Sampling

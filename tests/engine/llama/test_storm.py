@@ -13,7 +13,7 @@ from tests.models.prose import PROSE, excerpt
 from tests.models.tiny import Tiny
 
 from afterword.engine.base import Engine
-from afterword.engine.llama.engine import LlamaEngine
+from afterword.engine.llama.llama_engine import LlamaEngine
 from afterword.engine.llama.sequence import Sequence
 from afterword.fields.sampling import Sampling
 

@@ -20,8 +20,8 @@ from tests.fakes import Told, eventually, generation_request, tell
 
 from afterword.engine.base import Generation
 from afterword.engine.events import Chunk, Event
-from afterword.engine.upstream.engine import UpstreamEngine
 from afterword.engine.upstream.failures import retry_after
+from afterword.engine.upstream.upstream_engine import UpstreamEngine
 from afterword.errors import (
     AfterwordError,
     ContextExceeded,

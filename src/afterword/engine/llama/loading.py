@@ -16,9 +16,9 @@ from afterword.engine.llama.binding import (
     build_info,
     check_file,
 )
-from afterword.engine.llama.engine import LlamaEngine, Loaded
 from afterword.engine.llama.kernels import LLAMA_CPP, use_kernels
 from afterword.engine.llama.kv import KVSlots
+from afterword.engine.llama.llama_engine import LlamaEngine, Loaded
 from afterword.engine.llama.memory import Need, Share, cells, share_out
 from afterword.engine.llama.openmp import release_workers
 from afterword.engine.llama.probe import keeps_its_numbers

@@ -13,9 +13,9 @@ from afterword.engine.base import Capabilities
 from afterword.engine.identity import Notebook, file_hash, fingerprint
 from afterword.engine.request import GenerationRequest
 from afterword.engine.vllm.core import Core
-from afterword.engine.vllm.engine import VllmEngine
 from afterword.engine.vllm.facts import ModelFacts
 from afterword.engine.vllm.plan import Limits, missing_features, plan_of
+from afterword.engine.vllm.vllm_engine import VllmEngine
 from afterword.errors import ConfigurationError
 from afterword.fields.sampling import Sampling
 

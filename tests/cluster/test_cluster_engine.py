@@ -7,7 +7,7 @@ import pytest
 from tests.cluster.in_process import LocalReplicas, cluster_engine
 from tests.fakes import Told, complete, eventually, generation_request
 
-from afterword.cluster.engine import ATTEMPTS, ClusterEngine, ReplicaLost
+from afterword.cluster.cluster_engine import ATTEMPTS, ClusterEngine, ReplicaLost
 from afterword.cluster.messages import Accepted, Message, Refusal
 from afterword.engine.echo import EchoEngine
 from afterword.engine.events import Chunk, Event, Finished, PromptDone

@@ -9,8 +9,8 @@ from tests.fakes import Told, complete, eventually, generation_request
 
 from afterword.engine.base import Capabilities
 from afterword.engine.events import Chunk, Event, Finished, PromptDone
-from afterword.engine.vllm.engine import VllmEngine
 from afterword.engine.vllm.plan import Limits
+from afterword.engine.vllm.vllm_engine import VllmEngine
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded
 from afterword.tokens import ByteTokenizer
 

@@ -15,10 +15,10 @@ from tests.fakes import Told, complete, eventually, generation_request, tell
 
 from afterword.engine.base import Capabilities
 from afterword.engine.events import Finished, PromptDone
-from afterword.engine.llama import engine
+from afterword.engine.llama import llama_engine
 from afterword.engine.llama.arithmetic import QUANTISED
-from afterword.engine.llama.engine import LlamaEngine, Loaded
 from afterword.engine.llama.kv import KVSlots
+from afterword.engine.llama.llama_engine import LlamaEngine, Loaded
 from afterword.engine.llama.runner import Computed
 from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.sequence import Group, Span
@@ -112,7 +112,7 @@ async def test_events_come_in_order_from_the_first_to_the_last() -> None:
 
 async def test_engine_without_work_gives_up_its_workers_once(monkeypatch: pytest.MonkeyPatch) -> None:
     given_up_by: list[str] = []
-    monkeypatch.setattr(engine, "release_workers", lambda: given_up_by.append(threading.current_thread().name))
+    monkeypatch.setattr(llama_engine, "release_workers", lambda: given_up_by.append(threading.current_thread().name))
     async with opened() as bench:
         await eventually(lambda: given_up_by == ["afterword-engine"])
         await complete(bench.engine, ask())
@@ -193,7 +193,7 @@ async def test_thread_that_dies_even_of_telling_so_is_not_ready(monkeypatch: pyt
     def out_of_memory(*_: object) -> AfterwordError:
         raise MemoryError
 
-    monkeypatch.setattr(engine, "as_told", out_of_memory)
+    monkeypatch.setattr(llama_engine, "as_told", out_of_memory)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     async with opened() as bench:
         bench.runner.fails_at = 1

@@ -23,7 +23,7 @@ from tests.fakes import Told, complete, eventually, generation_request
 
 from afterword.config.vendor import PRESETS
 from afterword.engine.events import Counted, SampledToken
-from afterword.engine.upstream.engine import UpstreamEngine
+from afterword.engine.upstream.upstream_engine import UpstreamEngine
 from afterword.errors import AfterwordError, InvalidRequest, Overloaded, UpstreamFailed
 from afterword.tokens import ByteTokenizer
 
