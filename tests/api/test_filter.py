@@ -16,7 +16,7 @@ from tests.fakes import eventually
 from tests.models.engines import open_tiny
 from tests.models.tiny import Tiny
 
-from afterword.completions.filter.function import FunctionFilter
+from afterword.completions.filter.function_filter import FunctionFilter
 from afterword.completions.filter.verdict import Context, Flag, Hold, Verdict
 from afterword.engine.base import Engine
 from afterword.engine.echo import EchoEngine

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from afterword.api.auth import find_model, permitted_models
 from afterword.api.dialect import SCALE_GP
-from afterword.api.listing import read_listing
 from afterword.api.models import model_facts
+from afterword.api.pages import read_page_query
 from afterword.api.schema import SCALE_MODEL_DOCS, SCALE_MODELS_DOCS
 from afterword.api.serving import serving
 from afterword.api.wire import json_response
@@ -34,8 +34,8 @@ router = APIRouter(tags=["models"])
 @router.get("/v5/models", **SCALE_MODELS_DOCS)
 async def list_models_for_scale_gp(request: Request) -> Response:
     """Every model that the key may use, in pages, with filters and an order; without those as `/v1/models` has them."""
-    listing = read_listing(request.query_params, filters=FILTERS, sortable=SORTABLE)
-    items, has_more = listing.page(
+    query = read_page_query(request.query_params, filters=FILTERS, sortable=SORTABLE)
+    items, has_more = query.page(
         [inference_model(served) for served in permitted_models(serving(request).registry, request.scope)]
     )
     return json_response({"items": items, "has_more": has_more})

@@ -6,8 +6,8 @@ from typing import Any
 
 import typer
 
-from afterword.cli.listing import FORMAT_OPTION, format_of, print_rows
 from afterword.cli.options import argument, with_options
+from afterword.cli.rows import FORMAT_OPTION, format_of, print_rows
 from afterword.cli.storage import DATABASE_OPTIONS, opened
 from afterword.gateway import accounts
 

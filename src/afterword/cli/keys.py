@@ -6,9 +6,9 @@ from typing import Any
 
 import typer
 
-from afterword.cli.listing import FORMAT_OPTION, format_of, print_rows
 from afterword.cli.moments import future
 from afterword.cli.options import Option, argument, with_options
+from afterword.cli.rows import FORMAT_OPTION, format_of, print_rows
 from afterword.cli.storage import DATABASE_OPTIONS, opened
 from afterword.config.refusal import read_option
 from afterword.config.values import KeyLimit

@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.table import Table
 
-from afterword.cli.listing import print_table
 from afterword.cli.options import invocation, setting_options, with_options
+from afterword.cli.rows import print_table
 from afterword.config.load import load_config
 from afterword.config.model import ECHO, ModelConfig
 from afterword.gguf_header import read_header

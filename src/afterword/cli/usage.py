@@ -6,9 +6,9 @@ from typing import Any
 
 import typer
 
-from afterword.cli.listing import FORMAT_OPTION, format_of, print_rows
 from afterword.cli.moments import past
 from afterword.cli.options import Option, invocation, with_options
+from afterword.cli.rows import FORMAT_OPTION, format_of, print_rows
 from afterword.cli.storage import DATABASE_OPTIONS, opened
 from afterword.errors import ConfigurationError
 from afterword.gateway.usage import DIMENSIONS, Dimension, UsageSum, group_names, prune_usage, sum_usage

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 from hypothesis import strategies as st
 
-from afterword.completions.filter.listing import ListFilter, read_list
+from afterword.completions.filter.list_filter import ListFilter, read_list
 from afterword.completions.filter.verdict import ContentFilter, Context, Flag, Hold, Verdict
 
 CONTEXT = Context(request_id="req_1", user="u", model="m", prompt="p", prompt_index=0, candidate=0)

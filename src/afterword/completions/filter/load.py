@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from afterword.completions.filter.function import load_function
-from afterword.completions.filter.listing import read_list
+from afterword.completions.filter.function_filter import load_function
+from afterword.completions.filter.list_filter import read_list
 from afterword.completions.filter.verdict import ContentFilter
 from afterword.config.values import FunctionName
 

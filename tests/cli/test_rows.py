@@ -2,7 +2,7 @@
 
 import pytest
 
-from afterword.cli.listing import format_of, print_rows
+from afterword.cli.rows import format_of, print_rows
 from afterword.errors import ConfigurationError
 
 COLUMNS = ("name", "n_tokens", "models")

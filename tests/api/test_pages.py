@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afterword.api.listing import read_listing
+from afterword.api.pages import read_page_query
 from afterword.errors import InvalidRequest
 
 ITEMS: list[dict[str, Any]] = [
@@ -19,7 +19,7 @@ ITEMS: list[dict[str, Any]] = [
 
 def page(query: dict[str, str], items: list[dict[str, Any]] = ITEMS) -> tuple[str, bool]:
     """The ids of a page in one word, and whether there is more."""
-    found, has_more = read_listing(query, filters=("kind",), sortable=("id", "size")).page(items)
+    found, has_more = read_page_query(query, filters=("kind",), sortable=("id", "size")).page(items)
     return "".join(item["id"] for item in found), has_more
 
 
@@ -97,11 +97,13 @@ QUERIES = st.fixed_dictionaries(
 
 @given(LISTS, QUERIES)
 def test_pages_from_either_end_make_up_the_list(items: list[dict[str, Any]], query: dict[str, str]) -> None:
-    whole = read_listing({k: v for k, v in query.items() if k != "limit"}, filters=("kind",), sortable=("id", "size"))
+    whole = read_page_query(
+        {k: v for k, v in query.items() if k != "limit"}, filters=("kind",), sortable=("id", "size")
+    )
     ids = [item["id"] for item in whole.page(items)[0]]
 
     def walk(query: dict[str, str]) -> tuple[list[str], bool]:
-        found, has_more = read_listing(query, filters=("kind",), sortable=("id", "size")).page(items)
+        found, has_more = read_page_query(query, filters=("kind",), sortable=("id", "size")).page(items)
         assert len(found) <= int(query["limit"])
         return [item["id"] for item in found], has_more
 

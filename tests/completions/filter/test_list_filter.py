@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 from tests.completions.filter.watching import listed, sent
 
-from afterword.completions.filter.function import FunctionFilter
-from afterword.completions.filter.listing import ListFilter, read_list
+from afterword.completions.filter.function_filter import FunctionFilter
+from afterword.completions.filter.list_filter import ListFilter, read_list
 from afterword.completions.filter.load import load_filter
 from afterword.config.values import FunctionName
 from afterword.errors import ConfigurationError
@@ -59,5 +59,5 @@ def test_the_setting_names_a_list_or_a_function(tmp_path: Path) -> None:
     path = tmp_path / "list.txt"
     path.write_text("bad", encoding="utf-8")
     assert isinstance(load_filter(path), ListFilter)
-    named = FunctionName("tests.completions.filter.test_function", "judge")
+    named = FunctionName("tests.completions.filter.test_function_filter", "judge")
     assert isinstance(load_filter(named), FunctionFilter)

@@ -17,8 +17,8 @@ ORDERS = ("asc", "desc")
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """Which part of a list is wanted. None: no such wish."""
+class PageQuery:
+    """Which part of a list is asked for. None: the query does not say."""
 
     where: tuple[tuple[str, str], ...]
     """Fields and the values they must have."""
@@ -33,7 +33,7 @@ class Listing:
     """Most items of a page, at least 1."""
 
     def page(self, items: Sequence[Item]) -> tuple[list[Item], bool]:
-        """The page, and whether the list goes on beyond it in the direction of travel.
+        """The page, and whether there are more items after it (before it, with `before`).
 
         Raises `InvalidRequest` if the cursor is no item of the filtered list.
         """
@@ -53,12 +53,12 @@ class Listing:
         return items[::-1] if self.descending else items
 
 
-def read_listing(query: Mapping[str, str], *, filters: Sequence[str], sortable: Sequence[str]) -> Listing:
-    """The listing that a query asks for; parameters it does not know are ignored. Raises `InvalidRequest`."""
+def read_page_query(query: Mapping[str, str], *, filters: Sequence[str], sortable: Sequence[str]) -> PageQuery:
+    """The page that a query asks for; parameters it does not know are ignored. Raises `InvalidRequest`."""
     after, before = query.get("starting_after"), query.get("ending_before")
     if after is not None and before is not None:
         raise InvalidRequest("'starting_after' and 'ending_before' exclude each other.", param="ending_before")
-    return Listing(
+    return PageQuery(
         where=tuple((name, query[name]) for name in filters if name in query),
         sort_by=_one_of(query, "sort_by", sortable),
         descending=_one_of(query, "sort_order", ORDERS) == "desc",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.completions.filter.watching import CONTEXT, held, sent
 
-from afterword.completions.filter.function import FunctionFilter, load_function
+from afterword.completions.filter.function_filter import FunctionFilter, load_function
 from afterword.completions.filter.verdict import Context, Flag, Hold, Verdict
 from afterword.errors import ConfigurationError
 
