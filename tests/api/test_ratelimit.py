@@ -3,7 +3,7 @@
 import pytest
 
 from afterword.api.ratelimit import HEADERS, duration, ratelimit_headers
-from afterword.gateway.base import Allowance, Standing
+from afterword.gateway.base import Allowance, LimitState
 
 
 @pytest.mark.parametrize(
@@ -28,8 +28,8 @@ def test_a_time_is_written_as_clients_of_the_hosted_api_read_it(seconds: float, 
 
 
 def test_each_limit_has_three_headers() -> None:
-    standing = Standing(requests=Allowance(3500, 3499, 0.017), tokens=Allowance(90000, 0, 60.0))
-    assert dict(ratelimit_headers(standing)) == {
+    limit_state = LimitState(requests=Allowance(3500, 3499, 0.017), tokens=Allowance(90000, 0, 60.0))
+    assert dict(ratelimit_headers(limit_state)) == {
         "x-ratelimit-limit-requests": "3500",
         "x-ratelimit-remaining-requests": "3499",
         "x-ratelimit-reset-requests": "17ms",
@@ -37,8 +37,8 @@ def test_each_limit_has_three_headers() -> None:
         "x-ratelimit-remaining-tokens": "0",
         "x-ratelimit-reset-tokens": "1m0s",
     }
-    assert set(HEADERS) == set(dict(ratelimit_headers(standing)))
+    assert set(HEADERS) == set(dict(ratelimit_headers(limit_state)))
 
 
 def test_without_limits_there_are_no_headers() -> None:
-    assert list(ratelimit_headers(Standing())) == []
+    assert list(ratelimit_headers(LimitState())) == []

@@ -17,7 +17,7 @@ from afterword.gateway import ledger
 from afterword.gateway.base import UsageRow
 from afterword.gateway.database import Database, DatabaseDown, open_database
 from afterword.gateway.ledger import StoredLedger
-from afterword.gateway.schema import Usage
+from afterword.gateway.schema import UsageTable
 
 ROW = UsageRow(
     time=datetime(2026, 11, 29, 23, 59, 59, 999999, tzinfo=UTC),
@@ -39,7 +39,9 @@ def stored(where: Path | str) -> list[dict[str, Any]]:
     """The rows in the database, in the order they were taken."""
     database = open_database(where)
     with database.reading() as connection:
-        rows = [dict(row) for row in connection.execute(select(Usage.__table__).order_by(Usage.number)).mappings()]
+        rows = [
+            dict(row) for row in connection.execute(select(UsageTable.__table__).order_by(UsageTable.number)).mappings()
+        ]
     database.close()
     return rows
 

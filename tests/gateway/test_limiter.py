@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.gateway.clock import Clock
 
 from afterword.errors import LimitExceeded
-from afterword.gateway.base import Admission, Allowance, Limiter, Standing
+from afterword.gateway.base import Allowance, Limiter, LimitState, Reservation
 from afterword.gateway.grant import Grant, KeyLimits
 from afterword.gateway.limiter import memory_limiter
 from afterword.gateway.limiter_shared import redis_limiter
@@ -38,29 +38,29 @@ async def refusal(limiter: Limiter, grant: Grant, n_tokens: int) -> LimitExceede
 
 async def test_a_key_without_limits_may_do_everything(limiter: Limiter) -> None:
     for _ in range(3):
-        admission = await limiter.admit(key(), 10**9)
-        assert admission.standing == Standing()
-        await admission.settle(10**9)
-    assert await limiter.standing(key()) == Standing()
+        reservation = await limiter.admit(key(), 10**9)
+        assert reservation.limit_state == LimitState()
+        await reservation.settle(10**9)
+    assert await limiter.limit_state(key()) == LimitState()
 
 
 async def test_requests_are_counted_in_a_window_that_moves(limiter: Limiter, clock: Clock) -> None:
     grant = key(requests_per_minute=2)
     first = await limiter.admit(grant, 10)
-    assert first.standing == Standing(requests=Allowance(2, 1, 60.0))
+    assert first.limit_state == LimitState(requests=Allowance(2, 1, 60.0))
     clock.advance(40)
     second = await limiter.admit(grant, 10)
-    assert second.standing == Standing(requests=Allowance(2, 0, 60.0))
+    assert second.limit_state == LimitState(requests=Allowance(2, 0, 60.0))
     clock.advance(5)
     error = await refusal(limiter, grant, 10)
     assert str(error) == "This API key may send 2 requests a minute, and has sent 2. Please try again in 15s."
     assert (error.kind, error.retry_after) == ("requests", 15)
-    assert await limiter.standing(grant) == Standing(requests=Allowance(2, 0, 55.0))
+    assert await limiter.limit_state(grant) == LimitState(requests=Allowance(2, 0, 55.0))
     clock.advance(15.001)
     third = await limiter.admit(grant, 10)
-    assert third.standing.requests == Allowance(2, 0, 60.0)
-    for admission in (first, second, third):
-        await admission.settle(0)
+    assert third.limit_state.requests == Allowance(2, 0, 60.0)
+    for reservation in (first, second, third):
+        await reservation.settle(0)
 
 
 async def test_a_request_counts_whatever_becomes_of_it(limiter: Limiter) -> None:
@@ -74,7 +74,7 @@ async def test_tokens_are_reserved_while_a_request_runs_and_what_it_did_not_use_
 ) -> None:
     grant = key(tokens_per_minute=100)
     first = await limiter.admit(grant, 60)
-    assert first.standing == Standing(tokens=Allowance(100, 40, 60.0))
+    assert first.limit_state == LimitState(tokens=Allowance(100, 40, 60.0))
     error = await refusal(limiter, grant, 41)
     assert str(error) == (
         "This API key may use 100 tokens a minute: 0 are used, 60 are reserved for running requests, and this request "
@@ -82,12 +82,12 @@ async def test_tokens_are_reserved_while_a_request_runs_and_what_it_did_not_use_
     )
     assert (error.kind, error.retry_after) == ("tokens", 1)
     await first.settle(10)
-    assert await limiter.standing(grant) == Standing(tokens=Allowance(100, 90, 61.0))
+    assert await limiter.limit_state(grant) == LimitState(tokens=Allowance(100, 90, 61.0))
     second = await limiter.admit(grant, 90)
-    assert second.standing.tokens == Allowance(100, 0, 60.0)
+    assert second.limit_state.tokens == Allowance(100, 0, 60.0)
     await second.settle(90)
     clock.advance(61)
-    assert await limiter.standing(grant) == Standing(tokens=Allowance(100, 100, 0.0))
+    assert await limiter.limit_state(grant) == LimitState(tokens=Allowance(100, 100, 0.0))
 
 
 async def test_a_refusal_says_when_enough_tokens_will_have_left_the_window(limiter: Limiter, clock: Clock) -> None:
@@ -126,7 +126,7 @@ async def test_no_more_requests_run_at_once_than_the_key_may_have(limiter: Limit
     assert (error.kind, error.retry_after) == ("requests", 1)
     await first.settle(10)
     third = await limiter.admit(grant, 10)
-    assert third.standing == Standing()
+    assert third.limit_state == LimitState()
     await second.settle(0)
     await third.settle(0)
 
@@ -146,7 +146,7 @@ async def test_a_request_refused_by_one_limit_counts_for_no_other(
     running = await limiter.admit(grant, 10)
     await refusal(limiter, grant, n_tokens)
     await running.settle(0)
-    assert (await limiter.standing(grant)).requests == Allowance(2, 1, 60.0)
+    assert (await limiter.limit_state(grant)).requests == Allowance(2, 1, 60.0)
 
 
 async def test_a_request_refused_for_its_number_reserves_nothing(limiter: Limiter) -> None:
@@ -154,7 +154,7 @@ async def test_a_request_refused_for_its_number_reserves_nothing(limiter: Limite
     await (await limiter.admit(grant, 10)).settle(0)
     for _ in range(3):
         assert (await refusal(limiter, grant, 100)).kind == "requests"
-    assert (await limiter.standing(grant)).tokens == Allowance(100, 100, 0.0)
+    assert (await limiter.limit_state(grant)).tokens == Allowance(100, 100, 0.0)
 
 
 async def test_keys_do_not_count_for_each_other(limiter: Limiter) -> None:
@@ -162,8 +162,8 @@ async def test_keys_do_not_count_for_each_other(limiter: Limiter) -> None:
     first, second = await limiter.admit(one, 10), await limiter.admit(other, 10)
     await first.settle(10)
     await second.settle(0)
-    assert (await limiter.standing(one)).tokens == Allowance(10, 0, 61.0)
-    assert (await limiter.standing(other)).tokens == Allowance(10, 10, 0.0)
+    assert (await limiter.limit_state(one)).tokens == Allowance(10, 0, 61.0)
+    assert (await limiter.limit_state(other)).tokens == Allowance(10, 10, 0.0)
 
 
 @dataclass(frozen=True)
@@ -227,27 +227,27 @@ class Account:
 
 async def play(limiter: Limiter, clock: Clock, steps: list[Advance | Admit | Settle], name: str) -> None:
     grant, account = Grant(name, None, limits=LIMITS), Account(clock)
-    admissions: list[Admission] = []
+    reservations: list[Reservation] = []
     for step in steps:
         match step:
             case Advance():
                 clock.advance(step.seconds)
             case Admit():
                 try:
-                    admissions.append(await limiter.admit(grant, step.n_tokens))
+                    reservations.append(await limiter.admit(grant, step.n_tokens))
                 except LimitExceeded:
                     assert account.has_reason(step.n_tokens)
                 else:
                     account.sent.append(clock.now)
                     account.reserved.append(step.n_tokens)
-            case Settle() if admissions:
-                which = step.which % len(admissions)
+            case Settle() if reservations:
+                which = step.which % len(reservations)
                 n_used = int(account.reserved.pop(which) * step.part)
                 account.used.append((clock.now, n_used))
-                await admissions.pop(which).settle(n_used)
+                await reservations.pop(which).settle(n_used)
         account.check_within(LIMITS)
-    for admission in admissions:
-        await admission.settle(0)
+    for reservation in reservations:
+        await reservation.settle(0)
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -281,11 +281,11 @@ class Alternating:
     def __init__(self, limiters: Sequence[Limiter]) -> None:
         self._turns = itertools.cycle(limiters)
 
-    async def admit(self, grant: Grant, n_tokens: int) -> Admission:
+    async def admit(self, grant: Grant, n_tokens: int) -> Reservation:
         return await next(self._turns).admit(grant, n_tokens)
 
-    async def standing(self, grant: Grant) -> Standing:
-        return await next(self._turns).standing(grant)
+    async def limit_state(self, grant: Grant) -> LimitState:
+        return await next(self._turns).limit_state(grant)
 
     async def aclose(self) -> None:
         """Whoever made the limiters closes them."""

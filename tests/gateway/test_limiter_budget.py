@@ -32,7 +32,7 @@ def test_the_wait_is_until_the_second_in_which_enough_has_left(n_used: int, wait
     ],
 )
 def test_there_is_room_within_both_bounds(bounds: Bounds, n_tokens: int, has_room: bool) -> None:
-    assert BUDGET.has_room(n_tokens, bounds) is has_room
+    assert BUDGET.fits(n_tokens, bounds) is has_room
 
 
 @pytest.mark.parametrize(("now", "second"), [(1000.0, 1061), (1000.001, 1061), (1000.999, 1061), (1001.0, 1062)])

@@ -38,22 +38,22 @@ async def test_the_place_of_a_process_that_died_is_free_once_its_lease_has_ended
     clock.advance(LEASE - 0.001)
     assert (await other.take("k", 10, ONE_AT_ONCE))[0] is None
     clock.advance(0.001)
-    place, budget = await other.take("k", 10, ONE_AT_ONCE)
-    assert place is not None
+    request, budget = await other.take("k", 10, ONE_AT_ONCE)
+    assert request is not None
     assert (budget.n_running, budget.n_reserved) == (0, 0)
 
 
 async def test_a_place_is_kept_as_long_as_its_process_renews_the_lease(
     mine: RedisBudgets, other: RedisBudgets, clock: Clock
 ) -> None:
-    place, _ = await mine.take("k", 10, ONE_AT_ONCE)
+    request, _ = await mine.take("k", 10, ONE_AT_ONCE)
     for _ in range(4):
         clock.advance(LEASE / 3)
         await mine.renew()
     found = await other.look("k")
     assert (found.n_running, found.n_reserved) == (1, 10)
-    assert place is not None
-    await mine.settle(place, 10)
+    assert request is not None
+    await mine.settle(request, 10)
     await mine.renew()
     assert (await other.look("k")).n_running == 0
 
@@ -79,11 +79,11 @@ async def test_leases_are_renewed_without_anybody_asking(redis_url: str, clock: 
 async def test_a_request_that_outlived_its_lease_counts_with_what_it_used(
     mine: RedisBudgets, other: RedisBudgets, clock: Clock
 ) -> None:
-    place, _ = await mine.take("k", 10, ONE_AT_ONCE)
+    request, _ = await mine.take("k", 10, ONE_AT_ONCE)
     clock.advance(LEASE)
     await other.look("k")
-    assert place is not None
-    await mine.settle(place, 7)
+    assert request is not None
+    await mine.settle(request, 7)
     assert (await other.look("k")).n_used == 7
 
 

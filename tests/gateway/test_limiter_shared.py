@@ -18,13 +18,13 @@ GRANT = key(requests_per_minute=2, tokens_per_minute=100)
 async def test_processes_that_share_a_redis_share_the_limits(redis_url: str) -> None:
     one, other = redis_limiter(redis_url), redis_limiter(redis_url)
     first = await one.admit(GRANT, 40)
-    assert (await other.standing(GRANT)).tokens == Allowance(100, 60, 60.0)
+    assert (await other.limit_state(GRANT)).tokens == Allowance(100, 60, 60.0)
     assert (await refusal(other, GRANT, 61)).kind == "tokens"
     second = await other.admit(GRANT, 60)
     assert (await refusal(one, GRANT, 0)).kind == "requests"
     await first.settle(40)
     await second.settle(0)
-    assert (await one.standing(GRANT)).tokens is not None
+    assert (await one.limit_state(GRANT)).tokens is not None
     for limiter in (one, other):
         await limiter.aclose()
 
@@ -37,7 +37,7 @@ async def test_while_redis_is_gone_each_process_counts_alone(tmp_path: Path) -> 
             running = await limiter.admit(GRANT, 50)
             assert limiter.n_alone == 0
         await running.settle(50)
-        assert (await limiter.standing(GRANT)).tokens == Allowance(100, 100, 0.0)
+        assert (await limiter.limit_state(GRANT)).tokens == Allowance(100, 100, 0.0)
         alone = await limiter.admit(GRANT, 60)
         with pytest.raises(LimitExceeded):
             await limiter.admit(GRANT, 60)
@@ -60,6 +60,6 @@ async def test_while_redis_is_gone_each_process_counts_alone(tmp_path: Path) -> 
 async def test_a_key_without_limits_never_needs_redis() -> None:
     limiter = redis_limiter(f"redis://127.0.0.1:{free_port()}")
     await (await limiter.admit(key(), 10)).settle(10)
-    await limiter.standing(key())
+    await limiter.limit_state(key())
     assert limiter.n_alone == 0
     await limiter.aclose()

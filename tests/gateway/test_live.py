@@ -28,7 +28,7 @@ from afterword.gateway.database import Database, open_database
 from afterword.gateway.key import id_of
 from afterword.gateway.key_store import KeyTerms, create_key, list_keys, revoke_key
 from afterword.gateway.opening import open_gateway
-from afterword.gateway.schema import Usage
+from afterword.gateway.schema import UsageTable
 from afterword.models import Registry, ServedModel
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
@@ -94,12 +94,12 @@ async def test_the_ledger_holds_exactly_what_the_answers_said(database: Database
                 *(complete(client, keys[n % 5], BODIES[n % len(BODIES)], n) for n in range(N_REQUESTS))
             )
     columns = (
-        *(Usage.request_id, Usage.key_id, Usage.user),
-        *(Usage.prompt_tokens, Usage.cached_tokens, Usage.completion_tokens),
+        *(UsageTable.request_id, UsageTable.key_id, UsageTable.user),
+        *(UsageTable.prompt_tokens, UsageTable.cached_tokens, UsageTable.completion_tokens),
     )
     with database.reading() as connection:
         rows = connection.execute(select(*columns)).all()
-        others = connection.execute(select(Usage.status, Usage.model, Usage.account_id).distinct()).all()
+        others = connection.execute(select(UsageTable.status, UsageTable.model, UsageTable.account_id).distinct()).all()
     assert Counter(tuple(row) for row in rows) == Counter(answer.facts() for answer in answers)
     assert len(rows) == N_REQUESTS
     assert sum(row.completion_tokens for row in rows) > 0
@@ -179,7 +179,7 @@ async def test_a_killed_server_loses_the_last_second_at_most(database: Database,
         running.send_signal(signal.SIGKILL)
         await load.ended()
     with closing(open_database(prepared)) as reopened, reopened.reading() as connection:
-        kept = set(connection.scalars(select(Usage.request_id)))
+        kept = set(connection.scalars(select(UsageTable.request_id)))
         if reopened.dialect == "sqlite":
             assert connection.scalar(text("PRAGMA integrity_check")) == "ok"
     assert kept
@@ -196,5 +196,5 @@ async def test_a_server_that_is_asked_to_stop_loses_nothing(database: Database, 
         assert await asyncio.to_thread(running.wait) == 0
         await load.ended()
     with database.reading() as connection:
-        kept = set(connection.scalars(select(Usage.request_id)))
+        kept = set(connection.scalars(select(UsageTable.request_id)))
     assert set(load.answered) - kept == set()

@@ -87,7 +87,7 @@ async def _answer(request: Request, dialect: Dialect, override: dict[str, Any]) 
     completion = await _resolve(body, served, serve.server)
     job = Job(dialect, completion, served, Assembler(completion), exchange_of(request.scope), serve)
     job.exchange.begin(job.completion, job.assembler, served.full_name)
-    job.exchange.admission = await serve.gateway.limiter.admit(grant_of(request.scope), completion.most_tokens)
+    job.exchange.reservation = await serve.gateway.limiter.admit(grant_of(request.scope), completion.most_tokens)
     if completion.stream:
         return EventStream(_frames(job), partial(_error_frame, scope=request.scope))
     return await unless_client_leaves(_plain(job), request.receive)

@@ -17,7 +17,7 @@ from afterword.api.ratelimit import ratelimit_headers
 from afterword.completions.assemble import Assembler, Usage
 from afterword.completions.request import Completion
 from afterword.engine.events import Chunk, Event
-from afterword.gateway.base import Admission, Gateway, Standing, UsageRow
+from afterword.gateway.base import Gateway, LimitState, Reservation, UsageRow
 from afterword.gateway.grant import Grant
 from afterword.logs import CompletionRecord, RequestRecord, log_request
 from afterword.metrics import RequestMetrics
@@ -44,7 +44,7 @@ class Exchange:
     left: bool = False
     grant: Grant | None = None
     """None until a good key has been seen, and where none is needed."""
-    admission: Admission | None = None
+    reservation: Reservation | None = None
     """Set once the request has been let in."""
     completion: Completion | None = None
     assembler: Assembler | None = None
@@ -143,7 +143,7 @@ class ExchangeMiddleware:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 exchange.status = message["status"]
-                _add_headers(message, exchange, await self._standing(exchange))
+                _add_headers(message, exchange, await self._limit_state(exchange))
             await send(message)
 
         self._exchanges.opened()
@@ -152,19 +152,19 @@ class ExchangeMiddleware:
         finally:
             self._record(scope, path, exchange)
             try:
-                if exchange.admission is not None:
+                if exchange.reservation is not None:
                     usage = exchange.usage()
-                    await exchange.admission.settle(usage.prompt_tokens + usage.completion_tokens)
+                    await exchange.reservation.settle(usage.prompt_tokens + usage.completion_tokens)
             finally:
                 self._exchanges.closed()
 
-    async def _standing(self, exchange: Exchange) -> Standing:
-        """What the key has left, as the answer to the request tells it; nothing where no key was asked for."""
-        if exchange.admission is not None:
-            return exchange.admission.standing
+    async def _limit_state(self, exchange: Exchange) -> LimitState:
+        """What the key has left, for the answer's headers; empty where no key was needed."""
+        if exchange.reservation is not None:
+            return exchange.reservation.limit_state
         if exchange.grant is not None:
-            return await self._gateway.limiter.standing(exchange.grant)
-        return Standing()
+            return await self._gateway.limiter.limit_state(exchange.grant)
+        return LimitState()
 
     def _record(self, scope: Scope, path: str, exchange: Exchange) -> None:
         no_status = CLIENT_LEFT_STATUS if exchange.left else 500
@@ -216,12 +216,12 @@ def route_label(scope: Scope) -> str:
     return getattr(scope.get("route"), "path", "unmatched")
 
 
-def _add_headers(message: Message, exchange: Exchange, standing: Standing) -> None:
+def _add_headers(message: Message, exchange: Exchange, limit_state: LimitState) -> None:
     headers = MutableHeaders(raw=message.setdefault("headers", []))
     headers["x-request-id"] = exchange.request_id
     headers["openai-processing-ms"] = str(round((time.perf_counter() - exchange.started) * 1000))
     headers["openai-version"] = "2020-10-01"
-    for name, value in ratelimit_headers(standing):
+    for name, value in ratelimit_headers(limit_state):
         headers[name] = value
     if exchange.completion is not None:
         headers["openai-model"] = exchange.completion.model.encode("ascii", "replace").decode("ascii")

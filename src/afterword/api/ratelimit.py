@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from afterword.gateway.base import Allowance, Standing
+from afterword.gateway.base import Allowance, LimitState
 
 HEADERS = tuple(
     f"x-ratelimit-{what}-{kind}" for kind in ("requests", "tokens") for what in ("limit", "remaining", "reset")
@@ -11,9 +11,9 @@ HEADERS = tuple(
 """All that there are, for the list of headers that web pages may read."""
 
 
-def ratelimit_headers(standing: Standing) -> Iterator[tuple[str, str]]:
+def ratelimit_headers(limit_state: LimitState) -> Iterator[tuple[str, str]]:
     """The headers, three for each limit that the key has."""
-    for kind, allowance in (("requests", standing.requests), ("tokens", standing.tokens)):
+    for kind, allowance in (("requests", limit_state.requests), ("tokens", limit_state.tokens)):
         if allowance is not None:
             yield from _three(kind, allowance)
 

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Select, func, insert, or_, select
 from afterword.gateway.database import Database
 from afterword.gateway.key import new_id
 from afterword.gateway.names import ACCOUNT_PREFIX, BadName, check_name, unknown
-from afterword.gateway.schema import Account, Key, insert_new
+from afterword.gateway.schema import AccountTable, KeyTable, insert_new
 
 DEFAULT_ACCOUNT = "default"
 """Who is charged for keys that nobody gave an account; made with the first of them."""
@@ -37,21 +37,21 @@ def create_account(database: Database, name: str, now: datetime) -> str:
     """Make an account and return its id. Raises `BadName`."""
     check_name(name, "an account")
     with database.writing() as connection:
-        if connection.scalar(select(Account.id).where(Account.name == name)) is not None:
+        if connection.scalar(select(AccountTable.id).where(AccountTable.name == name)) is not None:
             raise BadName(f"There is an account {name!r} already.")
         account_id = _new_account_id()
-        connection.execute(insert(Account).values(id=account_id, name=name, created=now))
+        connection.execute(insert(AccountTable).values(id=account_id, name=name, created=now))
     return account_id
 
 
 def list_accounts(database: Database, now: datetime) -> list[AccountRecord]:
     """Every account by name, with how many keys that are good at `now` charge it."""
-    live = (Key.revoked.is_(None)) & or_(Key.expires.is_(None), Key.expires > now)
+    live = (KeyTable.revoked.is_(None)) & or_(KeyTable.expires.is_(None), KeyTable.expires > now)
     query = (
-        select(Account.id, Account.name, Account.created, func.count(Key.id))
-        .outerjoin(Key, (Key.account_id == Account.id) & live)
-        .group_by(Account.id, Account.name, Account.created)
-        .order_by(Account.name)
+        select(AccountTable.id, AccountTable.name, AccountTable.created, func.count(KeyTable.id))
+        .outerjoin(KeyTable, (KeyTable.account_id == AccountTable.id) & live)
+        .group_by(AccountTable.id, AccountTable.name, AccountTable.created)
+        .order_by(AccountTable.name)
     )
     with database.reading() as connection:
         return [AccountRecord(*row) for row in connection.execute(query)]
@@ -63,14 +63,14 @@ def find_chargeable(database: Database, name: str) -> Chargeable | None:
         found = connection.scalar(_id_of(name))
         if found is not None:
             return Chargeable(found)
-        return Chargeable(None) if connection.scalar(select(Account.id).limit(1)) is None else None
+        return Chargeable(None) if connection.scalar(select(AccountTable.id).limit(1)) is None else None
 
 
 def account_id_of(connection: Connection, name: str) -> str:
     """The id of the account of that name or id. Raises `NoSuchName`."""
     found = connection.scalar(_id_of(name))
     if found is None:
-        names = connection.scalars(select(Account.name)).all()
+        names = connection.scalars(select(AccountTable.name)).all()
         raise unknown("account", name, names, f"Make it with `afterword accounts create {name}`.")
     return found
 
@@ -78,12 +78,12 @@ def account_id_of(connection: Connection, name: str) -> str:
 def default_account_id(connection: Connection, now: datetime) -> str:
     """The id of the default account, which is made if need be."""
     values = {"id": _new_account_id(), "name": DEFAULT_ACCOUNT, "created": now}
-    connection.execute(insert_new(Account, connection.dialect.name), [values])
+    connection.execute(insert_new(AccountTable, connection.dialect.name), [values])
     return account_id_of(connection, DEFAULT_ACCOUNT)
 
 
 def _id_of(name: str) -> Select[str]:
-    return select(Account.id).where(or_(Account.name == name, Account.id == name))
+    return select(AccountTable.id).where(or_(AccountTable.name == name, AccountTable.id == name))
 
 
 def _new_account_id() -> str:

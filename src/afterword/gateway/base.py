@@ -39,23 +39,23 @@ class Allowance:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a key stands. None: it has no such limit."""
+class LimitState:
+    """What is left of a key's limits. None: it has no such limit."""
 
     requests: Allowance | None = None
     tokens: Allowance | None = None
 
 
-class Admission(Protocol):
-    """A request that was let in."""
+class Reservation(Protocol):
+    """What a request that was let in holds of its key's limits until it ends."""
 
     @property
-    def standing(self) -> Standing:
+    def limit_state(self) -> LimitState:
         """What the key has left, this request taken off."""
         ...
 
     async def settle(self, n_tokens: int) -> None:
-        """The request has ended, well or not, having used `n_tokens`: correct what was reserved, free its place.
+        """The request has ended, well or not, having used `n_tokens`: count those instead of what was reserved.
 
         Called exactly once, also when the client has left.
         """
@@ -70,12 +70,12 @@ class Limiter(Protocol):
         """Requests so far whose limits are shared between processes, but could only be counted by this one."""
         ...
 
-    async def admit(self, grant: Grant, n_tokens: int) -> Admission:
+    async def admit(self, grant: Grant, n_tokens: int) -> Reservation:
         """Let a request of at most `n_tokens` in. Raises `LimitExceeded`, having counted nothing."""
         ...
 
-    async def standing(self, grant: Grant) -> Standing:
-        """Where the key stands, for an answer to anything but a request that was let in."""
+    async def limit_state(self, grant: Grant) -> LimitState:
+        """What the key has left, for an answer to anything but a request that was let in."""
         ...
 
     async def aclose(self) -> None:

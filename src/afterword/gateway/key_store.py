@@ -15,7 +15,7 @@ from afterword.gateway.database import Database
 from afterword.gateway.grant import UNLIMITED, KeyLimits
 from afterword.gateway.key import hash_of, id_of, new_id, new_key
 from afterword.gateway.names import NoSuchName, check_model, check_name, unknown
-from afterword.gateway.schema import Account, Key
+from afterword.gateway.schema import AccountTable, KeyTable
 
 State = Literal["live", "expired", "revoked"]
 
@@ -80,27 +80,27 @@ def create_key(database: Database, terms: KeyTerms, now: datetime) -> str:
             "created": now,
             "expires": terms.expires,
         }
-        connection.execute(insert(Key).values(values))
+        connection.execute(insert(KeyTable).values(values))
     return text
 
 
 def find_key(database: Database, key_id: str) -> KeyRecord | None:
     """The key of that public id."""
     with database.reading() as connection:
-        row = connection.execute(_RECORDS.where(Key.id == key_id)).one_or_none()
+        row = connection.execute(_RECORDS.where(KeyTable.id == key_id)).one_or_none()
     return None if row is None else _record(row)
 
 
 def list_keys(database: Database) -> list[KeyRecord]:
     """Every key there ever was, by account and name."""
     with database.reading() as connection:
-        rows = connection.execute(_RECORDS.order_by(Account.name, Key.name, Key.created)).all()
+        rows = connection.execute(_RECORDS.order_by(AccountTable.name, KeyTable.name, KeyTable.created)).all()
     return [_record(row) for row in rows]
 
 
 def n_live_keys(database: Database, now: datetime) -> int:
     """How many keys are neither revoked nor expired."""
-    live = select(func.count()).select_from(Key).where(_is_live(now))
+    live = select(func.count()).select_from(KeyTable).where(_is_live(now))
     with database.reading() as connection:
         return connection.scalars(live).one()
 
@@ -108,7 +108,7 @@ def n_live_keys(database: Database, now: datetime) -> int:
 def has_keys(database: Database) -> bool:
     """Whether a key was ever made, whatever has become of it."""
     with database.reading() as connection:
-        return connection.scalar(select(Key.id).limit(1)) is not None
+        return connection.scalar(select(KeyTable.id).limit(1)) is not None
 
 
 def revoke_key(database: Database, name: str, now: datetime) -> KeyRecord:
@@ -116,8 +116,8 @@ def revoke_key(database: Database, name: str, now: datetime) -> KeyRecord:
     with database.writing() as connection:
         key = _resolve(connection, name, now)
         connection.execute(
-            update(Key)
-            .where(Key.id == key.id, Key.revoked.is_(None))
+            update(KeyTable)
+            .where(KeyTable.id == key.id, KeyTable.revoked.is_(None))
             .values(revoked=now, previous_hash=None, previous_until=None)
         )
     return key
@@ -135,18 +135,20 @@ def rotate_key(database: Database, name: str, now: datetime, until: datetime | N
         text = new_key(key.id)
         previous = None if until is None else key.hash
         values = {"hash": hash_of(text.encode("ascii")), "previous_hash": previous, "previous_until": until}
-        connection.execute(update(Key).where(Key.id == key.id).values(values))
+        connection.execute(update(KeyTable).where(KeyTable.id == key.id).values(values))
     return text
 
 
 def touch_key(database: Database, key_id: str, day: date) -> None:
     """Note that a key was used on a UTC day."""
-    later = or_(Key.last_used.is_(None), Key.last_used < day)
+    later = or_(KeyTable.last_used.is_(None), KeyTable.last_used < day)
     with database.writing() as connection:
-        connection.execute(update(Key).where(Key.id == key_id, later).values(last_used=day))
+        connection.execute(update(KeyTable).where(KeyTable.id == key_id, later).values(last_used=day))
 
 
-_RECORDS = select(Key.__table__, Account.name.label("account_name")).join(Account, Account.id == Key.account_id)
+_RECORDS = select(KeyTable.__table__, AccountTable.name.label("account_name")).join(
+    AccountTable, AccountTable.id == KeyTable.account_id
+)
 
 
 def _resolve(connection: Connection, name: str, now: datetime) -> KeyRecord:
@@ -155,21 +157,21 @@ def _resolve(connection: Connection, name: str, now: datetime) -> KeyRecord:
     Raises `NoSuchName`.
     """
     key_id = id_of(name.encode("utf-8", "replace")) or name
-    row = connection.execute(_RECORDS.where(Key.id == key_id)).one_or_none()
+    row = connection.execute(_RECORDS.where(KeyTable.id == key_id)).one_or_none()
     if row is not None:
         return _record(row)
-    named = connection.execute(_RECORDS.where(Key.name == name, _is_live(now))).all()
+    named = connection.execute(_RECORDS.where(KeyTable.name == name, _is_live(now))).all()
     if len(named) == 1:
         return _record(named[0])
     if named:
         ids = ", ".join(sorted(row.id for row in named))
         raise NoSuchName(f"{len(named)} live keys are called {name!r}: say which by its id, one of {ids}.")
-    names = connection.scalars(select(Key.name).where(_is_live(now))).all()
+    names = connection.scalars(select(KeyTable.name).where(_is_live(now))).all()
     raise unknown("live key", name, names, "`afterword keys list` shows those there are.")
 
 
 def _is_live(now: datetime) -> ColumnElement[bool]:
-    return Key.revoked.is_(None) & or_(Key.expires.is_(None), Key.expires > now)
+    return KeyTable.revoked.is_(None) & or_(KeyTable.expires.is_(None), KeyTable.expires > now)
 
 
 def _record(row: Row[*tuple[Any, ...]]) -> KeyRecord:

@@ -17,7 +17,7 @@ import structlog
 
 from afterword.gateway.base import UsageRow
 from afterword.gateway.database import Database, DatabaseDown
-from afterword.gateway.schema import Usage, insert_new
+from afterword.gateway.schema import UsageTable, insert_new
 
 LINGER_SECONDS = 0.5
 """How long a first row waits for others to be committed with it."""
@@ -143,7 +143,7 @@ class StoredLedger:
     def _insert(self, batch: list[_Numbered]) -> None:
         rows = [_columns(row, self._writer, number) for number, row in batch]
         with self._database.writing() as connection:
-            connection.execute(insert_new(Usage, self._database.dialect), rows)
+            connection.execute(insert_new(UsageTable, self._database.dialect), rows)
 
     def _drop(self, n_rows: int) -> None:
         with self._changed:

@@ -11,11 +11,11 @@ import math
 from dataclasses import dataclass
 
 from afterword.errors import LimitExceeded
-from afterword.gateway.base import Admission, Allowance, Standing
+from afterword.gateway.base import Allowance, LimitState, Reservation
 from afterword.gateway.grant import UNLIMITED, Grant
-from afterword.gateway.limiter_budget import Bounds, Budget, Budgets, MemoryBudgets, Place
+from afterword.gateway.limiter_budget import Bounds, Budget, Budgets, MemoryBudgets, RunningRequest
 from afterword.gateway.limiter_requests import WINDOW, MemoryRequests, RequestWindow, RequestWindows
-from afterword.gateway.unlimited import FREE
+from afterword.gateway.unlimited import NO_RESERVATION
 
 
 class RateLimiter:
@@ -27,26 +27,26 @@ class RateLimiter:
         self._requests = requests
         self._budgets = budgets
 
-    async def admit(self, grant: Grant, n_tokens: int) -> Admission:
+    async def admit(self, grant: Grant, n_tokens: int) -> Reservation:
         """See `Limiter`."""
         if grant.limits == UNLIMITED:
-            return FREE
+            return NO_RESERVATION
         key, limits = _key(grant), grant.limits
         bounds = Bounds(limits.concurrent_requests, limits.tokens_per_minute)
         if bounds.tokens is not None and n_tokens > bounds.tokens:
             raise _never_fits(n_tokens, bounds.tokens)
-        place, budget = await self._budgets.take(key, n_tokens, bounds)
-        if place is None:
+        request, budget = await self._budgets.take(key, n_tokens, bounds)
+        if request is None:
             raise _no_room(budget, n_tokens, bounds)
         try:
             # Last, because this is what cannot be taken back.
             requests = await self._add_request(key, limits.requests_per_minute)
         except BaseException:
-            await self._budgets.settle(place, 0)
+            await self._budgets.settle(request, 0)
             raise
-        return _Counted(self._budgets, place, Standing(requests, _tokens(budget, n_tokens, bounds)))
+        return _Counted(self._budgets, request, LimitState(requests, _tokens(budget, n_tokens, bounds)))
 
-    async def standing(self, grant: Grant) -> Standing:
+    async def limit_state(self, grant: Grant) -> LimitState:
         """See `Limiter`."""
         limits, requests, tokens = grant.limits, None, None
         if limits.requests_per_minute is not None:
@@ -54,7 +54,7 @@ class RateLimiter:
             requests = _requests(sent, limits.requests_per_minute)
         if limits.tokens_per_minute is not None:
             tokens = _tokens(await self._budgets.look(_key(grant)), 0, Bounds(None, limits.tokens_per_minute))
-        return Standing(requests, tokens)
+        return LimitState(requests, tokens)
 
     async def aclose(self) -> None:
         """See `Limiter`."""
@@ -76,16 +76,16 @@ def memory_limiter() -> RateLimiter:
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """See `Admission`."""
+    """See `Reservation`."""
 
     budgets: Budgets
-    place: Place
-    standing: Standing
+    request: RunningRequest
+    limit_state: LimitState
 
     async def settle(self, n_tokens: int) -> None:
-        """See `Admission`."""
-        assert n_tokens <= self.place.n_tokens, "a request uses no more than it reserved"
-        await self.budgets.settle(self.place, n_tokens)
+        """See `Reservation`."""
+        assert n_tokens <= self.request.n_tokens, "a request uses no more than it reserved"
+        await self.budgets.settle(self.request, n_tokens)
 
 
 def _key(grant: Grant) -> str:

@@ -1,6 +1,6 @@
 """A key's running requests and its tokens: what those requests may still use, and what was used within the last minute.
 
-A request reserves the most that it can use, and what it has used takes the place of that once it ends. Used tokens are
+A request reserves the most that it can use, and what it has used counts instead once it ends. Used tokens are
 kept by the second in which they leave the window, so a key costs at most `WINDOW` + 1 numbers; they count for a minute
 and up to a second more.
 """
@@ -17,7 +17,7 @@ from afterword.gateway.limiter_requests import WINDOW
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a key may have. None: as much as it likes."""
+    """What a key may have. None: no limit."""
 
     running: int | None
     """Requests at once."""
@@ -26,7 +26,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunningRequest:
     """One running request."""
 
     key: str
@@ -38,7 +38,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How a key stood at a moment."""
+    """What a key had reserved and used at a moment."""
 
     now: float
     """Unix seconds."""
@@ -58,10 +58,10 @@ class Budget:
         """Seconds until all that has been used has left the window."""
         return max(self.leaving, default=self.now) - self.now
 
-    def has_room(self, n_tokens: int, bounds: Bounds) -> bool:
+    def fits(self, n_tokens: int, bounds: Bounds) -> bool:
         """Whether a request of at most `n_tokens` keeps within both bounds."""
-        has_place = bounds.running is None or self.n_running < bounds.running
-        return has_place and (bounds.tokens is None or self.n_used + self.n_reserved + n_tokens <= bounds.tokens)
+        may_start = bounds.running is None or self.n_running < bounds.running
+        return may_start and (bounds.tokens is None or self.n_used + self.n_reserved + n_tokens <= bounds.tokens)
 
     def seconds_until(self, n_used: int) -> float | None:
         """Seconds until no more than `n_used` of the used tokens are left in the window; None: never."""
@@ -78,16 +78,16 @@ class Budget:
 class Budgets(Protocol):
     """The budgets of all keys. On the event loop, which none of it blocks."""
 
-    async def take(self, key: str, n_tokens: int, bounds: Bounds) -> tuple[Place | None, Budget]:
-        """A place for a request of at most `n_tokens`, None if there is no room; and how the key stood without it."""
+    async def take(self, key: str, n_tokens: int, bounds: Bounds) -> tuple[RunningRequest | None, Budget]:
+        """Enter a request of at most `n_tokens`; None if the bounds do not allow it. And the budget without it."""
         ...
 
     async def look(self, key: str) -> Budget:
-        """How the key stands."""
+        """The key's budget now."""
         ...
 
-    async def settle(self, place: Place, n_used: int) -> None:
-        """The request has ended: free its place, count what it used."""
+    async def settle(self, request: RunningRequest, n_used: int) -> None:
+        """The request has ended: count what it used instead of what it reserved."""
         ...
 
     async def aclose(self) -> None:
@@ -105,7 +105,7 @@ class _Account:
     """One key."""
 
     running: dict[str, int] = field(default_factory=dict)
-    """Tokens reserved, by place."""
+    """Tokens reserved, by the request's number."""
     leaving: dict[int, int] = field(default_factory=dict)
 
 
@@ -116,14 +116,14 @@ class MemoryBudgets:
         self._accounts: dict[str, _Account] = {}
         self._numbers = itertools.count()
 
-    async def take(self, key: str, n_tokens: int, bounds: Bounds) -> tuple[Place | None, Budget]:
+    async def take(self, key: str, n_tokens: int, bounds: Bounds) -> tuple[RunningRequest | None, Budget]:
         """See `Budgets`."""
         budget = await self.look(key)
-        if not budget.has_room(n_tokens, bounds):
+        if not budget.fits(n_tokens, bounds):
             return None, budget
-        place = Place(key, str(next(self._numbers)), n_tokens)
-        self._accounts.setdefault(key, _Account()).running[place.number] = n_tokens
-        return place, budget
+        request = RunningRequest(key, str(next(self._numbers)), n_tokens)
+        self._accounts.setdefault(key, _Account()).running[request.number] = n_tokens
+        return request, budget
 
     async def look(self, key: str) -> Budget:
         """See `Budgets`."""
@@ -134,10 +134,10 @@ class MemoryBudgets:
         account.leaving = {second: n for second, n in account.leaving.items() if second > now}
         return Budget(now, len(account.running), sum(account.running.values()), dict(account.leaving))
 
-    async def settle(self, place: Place, n_used: int) -> None:
+    async def settle(self, request: RunningRequest, n_used: int) -> None:
         """See `Budgets`."""
-        account = self._accounts[place.key]
-        del account.running[place.number]
+        account = self._accounts[request.key]
+        del account.running[request.number]
         if n_used > 0:
             second = leaving_second(time.time())
             account.leaving[second] = account.leaving.get(second, 0) + n_used

@@ -1,8 +1,9 @@
 """Budgets in Redis, for all processes that share it. The rules are those of `limiter_budget.py`; so are the figures.
 
 Each key has a sorted set of its running requests (`number:tokens`, scored by when their lease ends) and a hash of the
-tokens it has used (by the second in which they leave the window). Whoever holds places renews their leases; those of a
-process that has died end by themselves. Processes put in the time, so their clocks must agree.
+tokens it has used (by the second in which they leave the window). A process renews the
+leases of its own requests; those of a process that has died run out. Each process sends its own time, so clocks must
+agree.
 """
 
 import asyncio
@@ -16,11 +17,11 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from afterword.gateway.limiter_budget import Bounds, Budget, Place, leaving_second
+from afterword.gateway.limiter_budget import Bounds, Budget, RunningRequest, leaving_second
 from afterword.gateway.limiter_requests import WINDOW
 
 LEASE = 30.0
-"""Seconds that a place outlives its process at most."""
+"""Seconds for which the requests of a process that has died still count, at most."""
 
 RENEWALS_PER_LEASE = 3
 
@@ -78,29 +79,29 @@ class RedisBudgets:
         self._lease = lease
         self._take = client.register_script(_TAKE)
         self._settle = client.register_script(_SETTLE)
-        self._held: dict[Place, None] = {}
+        self._held: dict[RunningRequest, None] = {}
         self._renewing: asyncio.Task[None] | None = None
 
-    async def take(self, key: str, n_tokens: int, bounds: Bounds) -> tuple[Place | None, Budget]:
+    async def take(self, key: str, n_tokens: int, bounds: Bounds) -> tuple[RunningRequest | None, Budget]:
         """See `Budgets`."""
-        place = Place(key, secrets.token_hex(8), n_tokens)
-        taken, budget = await self._run_take(key, n_tokens, bounds, _member(place))
+        request = RunningRequest(key, secrets.token_hex(8), n_tokens)
+        taken, budget = await self._run_take(key, n_tokens, bounds, _member(request))
         if not taken:
             return None, budget
-        self._held[place] = None
+        self._held[request] = None
         if self._renewing is None:
             self._renewing = asyncio.create_task(self._renew_until_cancelled())
-        return place, budget
+        return request, budget
 
     async def look(self, key: str) -> Budget:
         """See `Budgets`."""
         return (await self._run_take(key, 0, Bounds(None, None), ""))[1]
 
-    async def settle(self, place: Place, n_used: int) -> None:
+    async def settle(self, request: RunningRequest, n_used: int) -> None:
         """See `Budgets`."""
         # First: from here on the lease must not be renewed, even if Redis does not answer.
-        del self._held[place]
-        await self._settle(_names(place.key), [_member(place), n_used, leaving_second(time.time()), KEPT])
+        del self._held[request]
+        await self._settle(_names(request.key), [_member(request), n_used, leaving_second(time.time()), KEPT])
 
     async def aclose(self) -> None:
         """See `Budgets`."""
@@ -111,13 +112,13 @@ class RedisBudgets:
         await self._client.aclose()
 
     async def renew(self) -> None:
-        """Put off the end of the leases of all places held."""
+        """Renew the leases of all requests that run here."""
         until = time.time() + self._lease
         async with self._client.pipeline(transaction=False) as pipeline:
-            for place in self._held:
-                running, _ = _names(place.key)
-                # Only if it is still there: it may be given back at this moment.
-                pipeline.zadd(running, {_member(place): until}, xx=True)
+            for request in self._held:
+                running, _ = _names(request.key)
+                # xx: only if it is still there. A request that is settled at this moment must not come back.
+                pipeline.zadd(running, {_member(request): until}, xx=True)
                 pipeline.expire(running, self._expiry)
             await pipeline.execute()
 
@@ -155,8 +156,8 @@ def _names(key: str) -> list[str]:
     return [f"afterword:{{{key}}}:running", f"afterword:{{{key}}}:used"]
 
 
-def _member(place: Place) -> str:
-    return f"{place.number}:{place.n_tokens}"
+def _member(request: RunningRequest) -> str:
+    return f"{request.number}:{request.n_tokens}"
 
 
 def _pairs(flat: Sequence[bytes]) -> dict[int, int]:

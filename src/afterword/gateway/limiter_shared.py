@@ -15,12 +15,12 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from afterword.gateway.base import Admission, Limiter, Standing
+from afterword.gateway.base import Limiter, LimitState, Reservation
 from afterword.gateway.grant import UNLIMITED, Grant
 from afterword.gateway.limiter import RateLimiter, memory_limiter
 from afterword.gateway.limiter_redis import LEASE, RedisBudgets
 from afterword.gateway.limiter_requests import RedisRequests
-from afterword.gateway.unlimited import FREE
+from afterword.gateway.unlimited import NO_RESERVATION
 
 UNREACHABLE = (RedisError, OSError)
 """What redis-py raises while there is no Redis to talk to, and for answers that make no sense."""
@@ -39,7 +39,7 @@ log = structlog.get_logger("afterword.gateway")
 def redis_limiter(url: str, *, clock: Callable[[], float] = time.monotonic, lease: float = LEASE) -> "SharedLimiter":
     """Limits shared through the Redis at `url`; nothing is connected yet. Raises `ValueError` for no such URL.
 
-    `clock` says when to try again after a failure; `lease` is how long a dead process keeps its places, in seconds.
+    `clock` says when to try again after a failure; `lease`: seconds for which a dead process's requests count.
     """
     pool = BlockingConnectionPool.from_url(
         url,
@@ -73,29 +73,29 @@ class SharedLimiter:
         self.n_alone = 0
         """Limited requests that this process has counted for itself."""
 
-    async def admit(self, grant: Grant, n_tokens: int) -> Admission:
+    async def admit(self, grant: Grant, n_tokens: int) -> Reservation:
         """See `Limiter`."""
         if grant.limits == UNLIMITED:
-            return FREE
+            return NO_RESERVATION
         if self._may_try:
             try:
-                admission = await self._shared.admit(grant, n_tokens)
+                reservation = await self._shared.admit(grant, n_tokens)
             except UNREACHABLE as error:
                 self._failed(error)
             else:
                 self._went_well()
-                return _Shared(admission, self._failed)
+                return _Shared(reservation, self._failed)
         self.n_alone += 1
         return await self._alone.admit(grant, n_tokens)
 
-    async def standing(self, grant: Grant) -> Standing:
+    async def limit_state(self, grant: Grant) -> LimitState:
         """See `Limiter`."""
         if self._may_try:
             try:
-                return await self._shared.standing(grant)
+                return await self._shared.limit_state(grant)
             except UNREACHABLE as error:
                 self._failed(error)
-        return await self._alone.standing(grant)
+        return await self._alone.limit_state(grant)
 
     async def aclose(self) -> None:
         """See `Limiter`."""
@@ -119,18 +119,18 @@ class SharedLimiter:
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """See `Admission`. What cannot be settled is forgotten when its lease ends."""
+    """See `Reservation`. What cannot be settled is forgotten when its lease ends."""
 
-    inner: Admission
+    inner: Reservation
     on_failure: Callable[[Exception], None]
 
     @property
-    def standing(self) -> Standing:
-        """See `Admission`."""
-        return self.inner.standing
+    def limit_state(self) -> LimitState:
+        """See `Reservation`."""
+        return self.inner.limit_state
 
     async def settle(self, n_tokens: int) -> None:
-        """See `Admission`."""
+        """See `Reservation`."""
         try:
             await self.inner.settle(n_tokens)
         except UNREACHABLE as error:

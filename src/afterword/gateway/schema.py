@@ -68,7 +68,7 @@ class Base(DeclarativeBase):
     metadata = MetaData(naming_convention=NAMING)
 
 
-class Account(Base):
+class AccountTable(Base):
     """Somebody whose usage is counted together."""
 
     __tablename__ = "accounts"
@@ -78,7 +78,7 @@ class Account(Base):
     created: Mapped[datetime] = mapped_column(UtcTime)
 
 
-class Key(Base):
+class KeyTable(Base):
     """One API key. Its secret is kept as a hash only."""
 
     __tablename__ = "keys"
@@ -103,7 +103,7 @@ class Key(Base):
     """UTC day."""
 
 
-class Usage(Base):
+class UsageTable(Base):
     """One completion request that has ended (docs/rules.md#usage-rows).
 
     Keys and accounts are named without foreign keys: a row must be writable whatever has become of them.

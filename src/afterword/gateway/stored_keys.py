@@ -20,7 +20,7 @@ from afterword.gateway.database import Database, DatabaseDown
 from afterword.gateway.grant import Grant
 from afterword.gateway.key import id_of, matches
 from afterword.gateway.key_store import KeyRecord, find_key, has_keys, touch_key
-from afterword.gateway.recall import Recall
+from afterword.gateway.lookup_cache import LookupCache
 from afterword.gateway.static import EVERYTHING, NO_KEY, WRONG_KEY, SingleKey
 
 N_THREADS = 2
@@ -49,9 +49,9 @@ class StoredKeys:
         self._may_be_open = static is None and open_until_first_key
         self._clock = Clock() if clock is None else clock
         self._threads = ThreadPoolExecutor(N_THREADS, thread_name_prefix="keys")
-        self._keys = Recall(partial(find_key, database), self._threads, self._clock.monotonic)
-        self._accounts = Recall(partial(find_chargeable, database), self._threads, self._clock.monotonic)
-        self._any_key = Recall(lambda _: has_keys(database), self._threads, self._clock.monotonic)
+        self._keys = LookupCache(partial(find_key, database), self._threads, self._clock.monotonic)
+        self._accounts = LookupCache(partial(find_chargeable, database), self._threads, self._clock.monotonic)
+        self._any_key = LookupCache(lambda _: has_keys(database), self._threads, self._clock.monotonic)
 
     async def find(self, offered: Sequence[bytes], account: str | None) -> Grant:
         """See `Keys`."""
@@ -59,7 +59,7 @@ class StoredKeys:
             raise NotAuthenticated(f"This request carries {len(offered)} API keys: it may carry {MAX_OFFERED} at most.")
         if self._static is not None and self._static.matches(offered):
             return await self._for_everything(account)
-        if self._may_be_open and not await self._any_key.of(""):
+        if self._may_be_open and not await self._any_key.get(""):
             return EVERYTHING
         # Once closed it stays closed, even if somebody should empty the table.
         self._may_be_open = False
@@ -80,7 +80,7 @@ class StoredKeys:
         """The static key's holder runs the server, and may charge whom they like."""
         if account is None:
             return EVERYTHING
-        charged = await self._accounts.of(account)
+        charged = await self._accounts.get(account)
         if charged is None:
             raise NotPermitted(f"There is no account {account!r} on this server.")
         return replace(EVERYTHING, account_id=charged.account_id)
@@ -88,7 +88,7 @@ class StoredKeys:
     async def _check(self, key: bytes) -> KeyRecord | None:
         """The live record that `key` is right for."""
         key_id = id_of(key)
-        record = None if key_id is None else await self._keys.of(key_id)
+        record = None if key_id is None else await self._keys.get(key_id)
         now = self._clock.now()
         if record is None:
             matches(key, None, None)
@@ -102,7 +102,7 @@ class StoredKeys:
         today = self._clock.now().date()
         if record.last_used is not None and record.last_used >= today:
             return
-        self._keys.correct(record.id, replace(record, last_used=today))
+        self._keys.update(record.id, replace(record, last_used=today))
         self._threads.submit(self._touch, record.id)
 
     def _touch(self, key_id: str) -> None:

@@ -1,6 +1,6 @@
 """The limiter of a server that limits nobody."""
 
-from afterword.gateway.base import Admission, Standing
+from afterword.gateway.base import LimitState, Reservation
 from afterword.gateway.grant import Grant
 
 
@@ -9,25 +9,25 @@ class Unlimited:
 
     n_alone = 0
 
-    async def admit(self, grant: Grant, n_tokens: int) -> Admission:  # noqa: ARG002
+    async def admit(self, grant: Grant, n_tokens: int) -> Reservation:  # noqa: ARG002
         """See `Limiter`."""
-        return FREE
+        return NO_RESERVATION
 
-    async def standing(self, grant: Grant) -> Standing:  # noqa: ARG002
+    async def limit_state(self, grant: Grant) -> LimitState:  # noqa: ARG002
         """See `Limiter`."""
-        return FREE.standing
+        return NO_RESERVATION.limit_state
 
     async def aclose(self) -> None:
         """See `Limiter`."""
 
 
-class FreeAdmission:
-    """See `Admission`. The same for every request that has no limits."""
+class NoReservation:
+    """See `Reservation`. The same for every request that has no limits."""
 
-    standing = Standing()
+    limit_state = LimitState()
 
     async def settle(self, n_tokens: int) -> None:
-        """See `Admission`."""
+        """See `Reservation`."""
 
 
-FREE = FreeAdmission()
+NO_RESERVATION = NoReservation()

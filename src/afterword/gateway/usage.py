@@ -8,7 +8,7 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, Select, case, delete, func, select
 
 from afterword.gateway.database import Database
-from afterword.gateway.schema import Account, Key, Usage, utc_day
+from afterword.gateway.schema import AccountTable, KeyTable, UsageTable, utc_day
 
 Dimension = Literal["day", "model", "key", "account", "user"]
 
@@ -50,7 +50,7 @@ def sum_usage(
 def prune_usage(database: Database, before: datetime) -> int:
     """Remove the rows of requests that ended before then, and return how many they were."""
     with database.writing() as connection:
-        return connection.execute(delete(Usage).where(Usage.time < before)).rowcount
+        return connection.execute(delete(UsageTable).where(UsageTable.time < before)).rowcount
 
 
 def group_names(by: Sequence[Dimension]) -> tuple[str, ...]:
@@ -65,16 +65,16 @@ def _grouping(by: Sequence[Dimension]) -> dict[str, ColumnElement[Any]]:
 def _columns(dimension: Dimension) -> dict[str, ColumnElement[Any]]:
     match dimension:
         case "day":
-            return {"day": utc_day(Usage.time)}
+            return {"day": utc_day(UsageTable.time)}
         case "model":
-            return {"model": Usage.model.expression}
+            return {"model": UsageTable.model.expression}
         case "key":
-            return {"key": Usage.key_id.expression, "key_name": Key.name.expression}
+            return {"key": UsageTable.key_id.expression, "key_name": KeyTable.name.expression}
         case "account":
             # An account is known by its name; its id where the row is all there is left of it.
-            return {"account": func.coalesce(Account.name, Usage.account_id)}
+            return {"account": func.coalesce(AccountTable.name, UsageTable.account_id)}
         case "user":
-            return {"user": Usage.user.expression}
+            return {"user": UsageTable.user.expression}
 
 
 def _select(columns: Sequence[ColumnElement[Any]]) -> Select[*tuple[Any, ...]]:
@@ -82,14 +82,14 @@ def _select(columns: Sequence[ColumnElement[Any]]) -> Select[*tuple[Any, ...]]:
         select(
             *columns,
             func.count(),
-            func.coalesce(func.sum(case((Usage.status >= FAILED_FROM, 1), else_=0)), 0),
-            func.coalesce(func.sum(Usage.prompt_tokens), 0),
-            func.coalesce(func.sum(Usage.cached_tokens), 0),
-            func.coalesce(func.sum(Usage.completion_tokens), 0),
+            func.coalesce(func.sum(case((UsageTable.status >= FAILED_FROM, 1), else_=0)), 0),
+            func.coalesce(func.sum(UsageTable.prompt_tokens), 0),
+            func.coalesce(func.sum(UsageTable.cached_tokens), 0),
+            func.coalesce(func.sum(UsageTable.completion_tokens), 0),
         )
-        .select_from(Usage)
-        .outerjoin(Key, Key.id == Usage.key_id)
-        .outerjoin(Account, Account.id == Usage.account_id)
+        .select_from(UsageTable)
+        .outerjoin(KeyTable, KeyTable.id == UsageTable.key_id)
+        .outerjoin(AccountTable, AccountTable.id == UsageTable.account_id)
     )
 
 
@@ -97,7 +97,7 @@ def _within(
     query: Select[*tuple[Any, ...]], since: datetime | None, until: datetime | None
 ) -> Select[*tuple[Any, ...]]:
     if since is not None:
-        query = query.where(Usage.time >= since)
+        query = query.where(UsageTable.time >= since)
     if until is not None:
-        query = query.where(Usage.time < until)
+        query = query.where(UsageTable.time < until)
     return query

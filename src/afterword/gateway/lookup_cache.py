@@ -1,4 +1,4 @@
-"""Answers of the database, asked for in threads and remembered for a short while: the event loop never waits."""
+"""A cache of database look-ups, which run in threads: the event loop never blocks."""
 
 import asyncio
 from collections import OrderedDict
@@ -13,20 +13,20 @@ from afterword.errors import Overloaded
 from afterword.gateway.database import DatabaseDown
 
 FRESH_SECONDS = 1.0
-"""How long an answer is taken for current."""
+"""Age up to which an answer is current."""
 
 REFRESH_SECONDS = 0.5
-"""How long a request waits for a current answer while there is an old one."""
+"""How long a request waits for a current answer if there is an old one."""
 
 STALE_SECONDS = 300.0
-"""How long an old answer holds while the database is down."""
+"""Age up to which an old answer is used while the database is down."""
 
 PAUSE_SECONDS = 1.0
-"""How long a database that is down is left alone."""
+"""Time after a failure in which the database is not asked."""
 
 MAX_KNOWN = 10_000
 MAX_UNKNOWN = 1_000
-"""Answers that are remembered. Names that nothing has are apart: trying many of them must not displace the others."""
+"""Entries kept. Names that do not exist have their own limit: trying many of them must not evict the others."""
 
 T = TypeVar("T")
 
@@ -38,10 +38,10 @@ class _Answer(Generic[T]):
     """When it was asked for."""
 
 
-class Recall(Generic[T]):
-    """Answers by name; None for a name that nothing has. Belongs to one event loop.
+class LookupCache(Generic[T]):
+    """Values by name; None for a name that does not exist. Belongs to one event loop.
 
-    However many ask for a name at once, the database is asked once.
+    Requests that ask for the same name at once share one query.
     """
 
     def __init__(self, ask: Callable[[str], T | None], threads: Executor, clock: Callable[[], float]) -> None:
@@ -55,8 +55,8 @@ class Recall(Generic[T]):
         self._is_down = False
         self._next_try = 0.0
 
-    async def of(self, name: str) -> T | None:
-        """The answer for `name`, a second old at most, or an older one while the database is down.
+    async def get(self, name: str) -> T | None:
+        """The value of `name`, a second old at most, or an older one while the database is down.
 
         Raises `Overloaded` if there is none.
         """
@@ -64,17 +64,17 @@ class Recall(Generic[T]):
         if old is not None and self._clock() - old.time < FRESH_SECONDS:
             return old.value
         if name not in self._pending and self._is_down and self._clock() < self._next_try:
-            return self._make_do(old)
+            return self._stale(old)
         pending = self._pending[name] if name in self._pending else self._begin(name)
         try:
             async with asyncio.timeout(None if old is None else REFRESH_SECONDS):
-                # Shielded, because others may be waiting for the same answer.
+                # Shielded: a time-out here must not cancel the query for others who wait for it.
                 return await asyncio.shield(pending)
         except (TimeoutError, DatabaseDown):
-            return self._make_do(old)
+            return self._stale(old)
 
-    def correct(self, name: str, value: T) -> None:
-        """Change what is remembered for `name`, because it is known better; its age stays."""
+    def update(self, name: str, value: T) -> None:
+        """Replace the cached value of `name`, if there is one; its age stays."""
         old = self._known.get(name)
         if old is not None:
             self._known[name] = replace(old, value=value)
@@ -108,7 +108,7 @@ class Recall(Generic[T]):
         if len(answers) > most:
             answers.popitem(last=False)
 
-    def _make_do(self, old: _Answer[T] | None) -> T | None:
+    def _stale(self, old: _Answer[T] | None) -> T | None:
         if old is None or self._clock() - old.time > STALE_SECONDS:
             raise Overloaded("API keys cannot be looked up at the moment. Please try again.", retry_after=1)
         return old.value
