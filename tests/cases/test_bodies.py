@@ -1,21 +1,20 @@
 """Bodies byte for byte, and connections that do not keep to HTTP: real sockets, no model."""
 
 import gzip
-import socket
-import urllib.parse
 import zlib
 from collections.abc import Iterator
 
 import httpx
 import pytest
 from tests.api.served import app_of
+from tests.cases.raw import BODY, POST, talk
 from tests.cases.wellformed import body_of, check_error
 from tests.live import run_server
 
 from afterword.api import intake
 
 LIMIT = 1_000_000
-GOOD = b'{"prompt":"A","max_tokens":1,"temperature":0}'
+GOOD = BODY
 
 
 @pytest.fixture(scope="module")
@@ -115,19 +114,6 @@ def test_body_05_encodings(http: httpx.Client, headers: dict[str, str], raw: byt
         check_error(response, status)
 
 
-def talk(url: str, *pieces: bytes) -> bytes:
-    """Send the pieces and read until the server closes the connection."""
-    address = urllib.parse.urlsplit(url)
-    answer = b""
-    with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
-        for piece in pieces:
-            connection.sendall(piece)
-        while piece := connection.recv(65536):
-            answer += piece
-    return answer
-
-
-POST = b"POST /v1/completions HTTP/1.1\r\nHost: test\r\n"
 CHUNK = b"10000\r\n" + b" " * 65536 + b"\r\n"
 
 

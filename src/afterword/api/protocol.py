@@ -5,6 +5,7 @@ What is refused here never becomes a request: no route, no log line, no headers 
 
 from http import HTTPStatus
 
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from afterword.api.errors import Failure
@@ -12,28 +13,34 @@ from afterword.api.errors import Failure
 MAX_HEAD = 64 * 1024
 """Bytes of request line and headers that may come before they end; what came with the first read is not counted."""
 
-
 LINGER_SECONDS = 2.0
 """How long a refused client may go on sending. Closing on data that nobody has read resets the connection, and the
 client would lose the answer."""
 
+OF_OFFERS = (b"upgrade", b"http2-settings")
+"""Headers that an offer to go on in another protocol consists of, and what `Connection` calls them."""
+
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection. A subclass because uvicorn has no setting for either; the methods it overrides are its own.
+    """One connection. A subclass because uvicorn has no settings for any of this; the methods it overrides are its own.
 
-    The parser keeps a head in memory until it ends, so without a bound one client could fill it.
+    The parser keeps a head in memory until it ends, so without a bound one client could fill it. And it leaves the body
+    of a request alone that offers another protocol, though the offer is for the server to ignore (RFC 9110, 7.8).
     """
 
     _in_head = False
     _n_head = 0
     _refused = False
+    _offered = False
+    """The head that has just ended offers another protocol: it is read again without the offer."""
 
     def data_received(self, data: bytes) -> None:
         """Parse, and count what belongs to a head that has not ended; drop what follows a refusal."""
         if self._refused:
             return
+        self._unset_keepalive_if_required()
         began_before = self._in_head
-        super().data_received(data)
+        self._parse(data)
         if began_before and self._in_head:
             self._n_head += len(data)
             if self._n_head > MAX_HEAD:
@@ -47,11 +54,42 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """It has ended."""
         self._in_head = False
-        super().on_headers_complete()
+        self._offered = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+        if not self._offered:
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """The body has ended, if it is this request's: behind an offer the parser looks for none."""
+        if not self._offered:
+            super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are no HTTP; `msg` is uvicorn's sentence, which says no more than that."""
         self._refuse(400, f"The connection carried no valid HTTP request. {msg}")
+
+    def _parse(self, data: bytes) -> None:
+        while data:
+            try:
+                self.parser.feed_data(data)
+                return
+            except HttpParserUpgrade as found:
+                if not self._offered:
+                    return
+                self._offered = False
+                data = self._head_without_offer() + data[found.args[0] :]
+                self.parser = _new_parser(self)
+            except HttpParserError:
+                self.send_400_response("Invalid HTTP request received.")
+                return
+
+    def _head_without_offer(self) -> bytes:
+        head = b"%b %b HTTP/%b\r\n" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+        for name, value in self.headers:
+            if name == b"connection":
+                value = b",".join(one for one in value.split(b",") if one.strip().lower() not in OF_OFFERS)
+            if name not in OF_OFFERS:
+                head += b"%b: %b\r\n" % (name, value)
+        return head + b"\r\n"
 
     def _refuse(self, status: int, message: str) -> None:
         """Answer without a request and close in a while: nothing that follows can be understood."""
@@ -62,3 +100,10 @@ class HttpProtocol(HttpToolsProtocol):
         self.transport.write((head + length).encode("ascii") + content)
         self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+
+def _new_parser(protocol: HttpProtocol) -> HttpRequestParser:
+    parser = HttpRequestParser(protocol)
+    # As uvicorn's own.
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser

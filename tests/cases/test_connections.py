@@ -1,0 +1,78 @@
+"""What clients, proxies and people with a socket do to connections: real sockets, no model."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from tests.api.served import app_of
+from tests.cases.raw import BODY, LENGTH, POST, answer_on, connected, talk
+from tests.live import run_server
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with run_server(app_of()) as running:
+        yield running
+
+
+OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param([POST + OFFER + LENGTH + BODY], id="h2c"),
+        pytest.param([POST + OFFER + LENGTH, BODY[:7], BODY[7:]], id="the body later"),
+        pytest.param([POST, OFFER[:20], OFFER[20:] + LENGTH[:5], LENGTH[5:] + BODY], id="the head in pieces"),
+        pytest.param([POST + OFFER + CHUNKED], id="chunked"),
+        pytest.param([POST + b"Connection: upgrade\r\nUpgrade: websocket\r\n" + LENGTH + BODY], id="websocket"),
+        pytest.param(
+            [POST + b"Upgrade: TLS/1.0, h2c\r\nConnection: keep-alive, Upgrade\r\n" + LENGTH + BODY], id="two"
+        ),
+        pytest.param([POST + b"Connection: keep-alive\r\n" + OFFER + LENGTH + BODY], id="two headers Connection"),
+        pytest.param([(POST + OFFER + LENGTH + BODY) * 3], id="several behind each other"),
+    ],
+)
+def test_http_21_an_offer_of_another_protocol_is_ignored_and_the_body_read(url: str, pieces: list[bytes]) -> None:
+    with connected(url) as connection:
+        for piece in pieces:
+            connection.sendall(piece)
+        for _ in range(b"".join(pieces).count(POST)):
+            answer = answer_on(connection)
+            assert (answer.status, answer.text) == (200, "A")
+            assert "upgrade" not in answer.headers
+        # And the connection goes on in the protocol that it began with.
+        connection.sendall(POST + LENGTH + BODY)
+        assert answer_on(connection).text == "A"
+
+
+def test_http_21_an_offer_beside_the_wish_to_close_keeps_the_wish(url: str) -> None:
+    offer = b"Connection: close, Upgrade\r\nUpgrade: h2c\r\n"
+    assert talk(url, POST + offer + LENGTH + BODY).startswith(b"HTTP/1.1 200 ")
+
+
+def test_http_21_the_client_may_wait_for_leave_to_send_its_body(url: str) -> None:
+    with connected(url) as connection:
+        connection.sendall(POST + OFFER + b"Expect: 100-continue\r\n" + LENGTH)
+        assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(BODY)
+        assert answer_on(connection).text == "A"
+
+
+def test_http_21_an_offer_on_a_route_without_a_body_is_answered(url: str) -> None:
+    with connected(url) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: test\r\n" + OFFER + b"\r\n")
+        assert answer_on(connection).status == 200
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+@pytest.mark.parametrize("stream", [False, True])
+def test_http_21_curl_with_http2_gets_an_answer(url: str, stream: bool) -> None:
+    body = json.dumps({**json.loads(BODY), "stream": stream})
+    command = ["curl", "--silent", "--http2", f"{url}/v1/completions", "-d", body]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert '"text":"A"' in done.stdout
+    assert done.stdout.endswith("data: [DONE]\n\n") is stream
