@@ -76,3 +76,43 @@ def test_http_21_curl_with_http2_gets_an_answer(url: str, stream: bool) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert '"text":"A"' in done.stdout
     assert done.stdout.endswith("data: [DONE]\n\n") is stream
+
+
+OLD = POST.replace(b"HTTP/1.1", b"HTTP/1.0")
+STREAM = b'{"prompt":"ab","max_tokens":4,"temperature":0,"stream":true}'
+
+
+@pytest.mark.parametrize("more", [b"", b"Connection: keep-alive\r\n", b"Connection: upgrade\r\nUpgrade: h2c\r\n"])
+def test_http_26_a_stream_ends_with_the_connection(url: str, more: bytes) -> None:
+    head, _, content = talk(url, OLD + more + b"Content-Length: %d\r\n\r\n" % len(STREAM), STREAM).partition(
+        b"\r\n\r\n"
+    )
+    lines = head.lower().split(b"\r\n")
+    assert lines[0] == b"http/1.1 200 ok"
+    assert b"connection: close" in lines
+    assert b"transfer-encoding" not in head.lower()
+    events = content.split(b"\n\n")
+    assert events[-2:] == [b"data: [DONE]", b""]
+    assert all(event.startswith(b"data: ") for event in events[:-1])
+    texts = [json.loads(event[6:])["choices"][0]["text"] for event in events[:-2]]
+    assert "".join(texts) == "abab"
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        pytest.param(OLD + LENGTH + BODY, 200, id="plain"),
+        pytest.param(OLD + b"Expect: 100-continue\r\n" + LENGTH + BODY, 200, id="expectation"),
+        pytest.param(OLD + b"Content-Length: 2\r\n\r\n[]", 400, id="error"),
+        pytest.param(b"GET /metrics HTTP/1.0\r\n\r\n", 200, id="page"),
+        pytest.param(b"GET /nothing HTTP/1.0\r\n\r\n", 404, id="no route"),
+        pytest.param(b"HEAD /health HTTP/1.0\r\n\r\n", 200, id="head"),
+    ],
+)
+def test_http_26_every_answer_has_its_length(url: str, request_: bytes, status: int) -> None:
+    head, _, content = talk(url, request_).partition(b"\r\n\r\n")
+    first, *lines = head.decode("ascii").lower().split("\r\n")
+    assert first.startswith(f"http/1.1 {status} ")
+    headers = dict(line.split(": ", 1) for line in lines)
+    assert "transfer-encoding" not in headers
+    assert len(content) == (0 if request_.startswith(b"HEAD") else int(headers["content-length"]))

@@ -4,9 +4,11 @@ What is refused here never becomes a request: no route, no log line, no headers 
 """
 
 from http import HTTPStatus
+from typing import Any
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from afterword.api.errors import Failure
 
@@ -67,6 +69,13 @@ class HttpProtocol(HttpToolsProtocol):
         """Answer bytes that are no HTTP; `msg` is uvicorn's sentence, which says no more than that."""
         self._refuse(400, f"The connection carried no valid HTTP request. {msg}")
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        if cycle.scope["http_version"] == "1.0":
+            # Such a client knows nothing of what `Expect` would get it, nor of chunks.
+            cycle.waiting_for_100_continue = False
+            app = _UntilClosed(app, cycle)
+        super()._start_asgi_task(cycle, app)
+
     def _parse(self, data: bytes) -> None:
         while data:
             try:
@@ -100,6 +109,27 @@ class HttpProtocol(HttpToolsProtocol):
         self.transport.write((head + length).encode("ascii") + content)
         self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+
+class _UntilClosed:
+    """An application whose answers end with the connection, where nothing says how long they are: 1.0 has no chunks."""
+
+    def __init__(self, app: ASGIApp, cycle: RequestResponseCycle) -> None:
+        self._app = app
+        self._cycle = cycle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have uvicorn write the body as it is."""
+
+        async def send_plain(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._cycle.chunked_encoding = False
+            elif scope["method"] != "HEAD":
+                # uvicorn compares what is written with what was announced.
+                self._cycle.expected_content_length = len(message.get("body", b""))
+            await send(message)
+
+        await self._app(scope, receive, send_plain)
 
 
 def _new_parser(protocol: HttpProtocol) -> HttpRequestParser:
