@@ -6,8 +6,8 @@
     ├── NotAuthenticated      no key or a wrong one                                              401
     ├── NotPermitted          a good key that may not do this                                    403
     ├── ModelNotFound         no model of that name is registered                                404
-    ├── LimitExceeded         the key has used up what it may; carries when to come back         429
-    ├── Overloaded            the waiting room is full; carries when to come back                503
+    ├── LimitExceeded         the key's limit is used up; carries a retry time                   429
+    ├── Overloaded            the engine's queue is full; carries a retry time                   503
     ├── EngineFailed          the engine broke; the cause stays in the log                       500
     │   └── UpstreamFailed    another server that should have answered did not                   502
     │       └── UpstreamTimedOut   it took too long                                              504
@@ -99,7 +99,7 @@ class LimitExceeded(AfterwordError):
 
 
 class Overloaded(AfterwordError):
-    """The engine's waiting room is full. `retry_after` is in whole seconds, at least 1."""
+    """The engine's queue is full. `retry_after` is in whole seconds, at least 1."""
 
     def __init__(self, message: str, *, retry_after: int) -> None:
         super().__init__(message)

@@ -23,7 +23,7 @@ BREAKER_STATES = ("closed", "open", "half_open")
 
 _GAUGES = {
     "running": "Sequences that hold a slot.",
-    "waiting": "Sequences in the waiting room.",
+    "waiting": "Sequences that wait for a slot.",
     "slots_free": "Slots with nothing in them.",
     "slots_idle": "Slots kept only for their tokens.",
     "queue_seconds": "Recent average wait for a slot, in seconds.",

@@ -41,7 +41,7 @@ class Recorder:
 
 
 def application(slow: Engine) -> Recorder:
-    failure, full = EngineFailed("The model broke."), Overloaded("The waiting room is full.", retry_after=1)
+    failure, full = EngineFailed("The model broke."), Overloaded("The queue is full.", retry_after=1)
     davinci = ServedModel(
         "davinci",
         EchoEngine(),

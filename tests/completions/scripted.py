@@ -115,7 +115,7 @@ class ScriptedEngine:
     capabilities: Capabilities = CAPABILITIES
     fingerprint: str = "fp_0123456789"
     room: int = 1000
-    """Sequences that `reserve` lets through."""
+    """Sequences that `check_capacity` lets through."""
     full_after: int = 1000
     """Generations after which `generate` refuses."""
     generations: list[ScriptedGeneration] = field(default_factory=list)
@@ -133,7 +133,7 @@ class ScriptedEngine:
         self.submitted_when_entering.append(len(self.generations))
         self.on_enter()
 
-    def reserve(self, n_sequences: int) -> None:
+    def check_capacity(self, n_sequences: int) -> None:
         if n_sequences > self.room:
             raise Overloaded("full", retry_after=1)
 

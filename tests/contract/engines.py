@@ -27,7 +27,7 @@ from afterword.tokens import ByteTokenizer
 
 
 class OpenEngine(Protocol):
-    """Opens an engine of at least two streams and a waiting room of `max_waiting` sequences, and closes it."""
+    """Opens an engine of at least two streams and a queue of `max_waiting` sequences, and closes it."""
 
     def __call__(self, *, max_waiting: int) -> AbstractAsyncContextManager[Engine]: ...
 

@@ -439,9 +439,9 @@ async def test_full_waiting_room_refuses_and_comes_back(open_engine: OpenEngine)
 async def test_reserve_refuses_what_does_not_fit_and_keeps_nothing(open_engine: OpenEngine) -> None:
     async with open_engine(max_waiting=2) as engine:
         with pytest.raises(Overloaded):
-            engine.reserve(engine.capabilities.n_slots + 3)
+            engine.check_capacity(engine.capabilities.n_slots + 3)
         for _ in range(100):
-            engine.reserve(1)
+            engine.check_capacity(1)
         assert is_idle(engine)
 
 

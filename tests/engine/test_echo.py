@@ -73,7 +73,7 @@ async def test_prompts_beyond_the_streams_wait_their_turn() -> None:
     with pytest.raises(Overloaded, match="holds 5 sequences and has room for 5"):
         engine.generate(generation_request(b"d"))
     with pytest.raises(Overloaded):
-        engine.reserve(1)
+        engine.check_capacity(1)
     told = await asyncio.gather(tell(first), tell(second), tell(third))
     assert [each.text()[:1] for each in told] == ["a", "b", "c"]
     await eventually(lambda: figures(engine) == (0, 0, 2))

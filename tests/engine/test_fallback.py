@@ -32,7 +32,7 @@ class Refusing(EchoEngine):
     def generate(self, request: GenerationRequest) -> Generation:
         raise self._error
 
-    def reserve(self, n_sequences: int) -> None:
+    def check_capacity(self, n_sequences: int) -> None:
         if isinstance(self._error, Overloaded):
             raise self._error
 
@@ -102,10 +102,10 @@ async def test_without_anybody_left_the_last_one_s_failure_is_told() -> None:
 
 async def test_room_at_one_of_them_is_enough() -> None:
     async with over(Refusing(FULL), EchoEngine()) as engine:
-        engine.reserve(3)
+        engine.check_capacity(3)
     async with over(Refusing(FULL), Refusing(Overloaded("full too", retry_after=1))) as engine:
         with pytest.raises(Overloaded) as refused:
-            engine.reserve(3)
+            engine.check_capacity(3)
     assert refused.value.retry_after == 7
 
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 import pytest
 from tests.fakes import eventually
 
+from afterword.engine.capacity import Capacity
 from afterword.engine.events import Finished
 from afterword.engine.mailbox import Mailbox
-from afterword.engine.readers import Counters, Readers
-from afterword.engine.room import Room
 from afterword.engine.tasks import Tasks
+from afterword.engine.tracker import Counters, RequestTracker
 from afterword.errors import EngineFailed
 
 END = Finished(0, "length", 1, 0.0, 0)
@@ -22,20 +22,20 @@ class Prompt:
     n_unfinished: int = 2
 
 
-class Office:
-    """Tasks of prompts; `left` are those that are over."""
+class Engine:
+    """Runs prompts as tasks; `ended` are those whose task has ended."""
 
     def __init__(self) -> None:
-        self.readers = Readers(Room(4, 4), Counters())
-        self.left: list[Prompt] = []
-        self.tasks: Tasks[Prompt] = Tasks(self.readers, work=self._work, post=Mailbox.post, leave=self.left.append)
+        self.tracker = RequestTracker(Capacity(4, 4), Counters())
+        self.ended: list[Prompt] = []
+        self.tasks: Tasks[Prompt] = Tasks(self.tracker, run=self._run, post=Mailbox.post, on_end=self.ended.append)
 
     def start(self, *, error: BaseException | None = None, hangs: bool = False) -> Prompt:
-        prompt = Prompt(self.readers.enter(1), error, hangs)
+        prompt = Prompt(self.tracker.add(1), error, hangs)
         self.tasks.start(prompt)
         return prompt
 
-    async def _work(self, prompt: Prompt) -> None:
+    async def _run(self, prompt: Prompt) -> None:
         if prompt.error is not None:
             raise prompt.error
         if prompt.hangs:
@@ -43,42 +43,42 @@ class Office:
         prompt.mailbox.post([END])
 
 
-async def test_a_job_that_is_done_is_left_once() -> None:
-    office = Office()
-    prompt = office.start()
+async def test_a_job_that_is_done_ends_once() -> None:
+    engine = Engine()
+    prompt = engine.start()
     assert await anext(prompt.mailbox) == END
-    await eventually(lambda: office.left == [prompt])
-    office.tasks.cancel(prompt)
-    await office.tasks.aclose()
-    assert office.left == [prompt]
-    assert office.readers.counters.cancelled == 0
+    await eventually(lambda: engine.ended == [prompt])
+    engine.tasks.cancel(prompt)
+    await engine.tasks.aclose()
+    assert engine.ended == [prompt]
+    assert engine.tracker.counters.cancelled == 0
 
 
-async def test_a_job_that_breaks_tells_its_reader_and_the_others_go_on() -> None:
-    office = Office()
-    broken, good = office.start(error=MemoryError()), office.start()
+async def test_a_job_that_breaks_posts_its_error_and_the_others_go_on() -> None:
+    engine = Engine()
+    broken, good = engine.start(error=MemoryError()), engine.start()
     with pytest.raises(EngineFailed):
         await anext(broken.mailbox)
     assert await anext(good.mailbox) == END
-    await eventually(lambda: set(office.left) == {broken, good})
+    await eventually(lambda: set(engine.ended) == {broken, good})
 
 
 @pytest.mark.parametrize("has_begun", [True, False])
-async def test_a_job_whose_reader_has_left_is_cancelled_and_counted(has_begun: bool) -> None:
-    office = Office()
-    prompt = office.start(hangs=True)
+async def test_a_cancelled_job_is_counted(has_begun: bool) -> None:
+    engine = Engine()
+    prompt = engine.start(hangs=True)
     if has_begun:
         await asyncio.sleep(0)
-    office.tasks.cancel(prompt)
-    await eventually(lambda: office.left == [prompt])
-    assert office.readers.counters.cancelled == 2
+    engine.tasks.cancel(prompt)
+    await eventually(lambda: engine.ended == [prompt])
+    assert engine.tracker.counters.cancelled == 2
 
 
 async def test_closing_ends_every_job_and_lets_none_begin() -> None:
-    office = Office()
-    prompts = [office.start(hangs=True) for _ in range(3)]
-    await office.tasks.aclose()
-    assert office.left == prompts
-    late = office.start()
+    engine = Engine()
+    prompts = [engine.start(hangs=True) for _ in range(3)]
+    await engine.tasks.aclose()
+    assert engine.ended == prompts
+    late = engine.start()
     await asyncio.sleep(0)
     assert list(late.mailbox.unread()) == []

@@ -13,8 +13,8 @@ from afterword.cluster.messages import Accepted, Facts, Message, Refusal, Report
 from afterword.engine.base import EngineStats, Generation
 from afterword.engine.events import Event
 from afterword.engine.mailbox import Mailbox
-from afterword.engine.readers import telling
 from afterword.engine.request import GenerationRequest
+from afterword.engine.tracker import post_failures
 from afterword.errors import AfterwordError, EngineFailed
 from afterword.tokens import Tokenizer
 
@@ -74,8 +74,8 @@ class ClusterEngine:
         """See `Engine.generate`. The call is on its way at once; what the replica says to it comes on entering."""
         return RemoteGeneration(self, request)
 
-    def reserve(self, n_sequences: int) -> None:
-        """See `Engine.reserve`. Each replica counts for itself when it is asked, so nothing is refused here."""
+    def check_capacity(self, n_sequences: int) -> None:
+        """See `Engine.check_capacity`. Each replica counts for itself when it is asked, so nothing is refused here."""
 
     def stats(self) -> EngineStats:
         """See `Engine.stats`: the sum over all replicas, a few seconds old."""
@@ -160,7 +160,7 @@ class RemoteGeneration:
             self._answer.cancel()
 
     async def _read(self) -> None:
-        with telling(self._mailbox.post):
+        with post_failures(self._mailbox.post):
             async for batch in self._batches():
                 self._mailbox.post([event for event in batch if self._ends.passes(event)])
             self._mailbox.post([EngineFailed("The replica stopped before the completion was done.")])

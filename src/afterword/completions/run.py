@@ -40,7 +40,7 @@ async def run(completion: Completion, engine: Engine) -> AsyncIterator[Running]:
     `EngineFailed`. Iterating raises `EngineFailed` if one generation breaks, which ends the others too. Leaving
     cancels whatever still runs. One reader, on the engine's event loop.
     """
-    engine.reserve(sum(request.n_candidates for request in completion.generations))
+    engine.check_capacity(sum(request.n_candidates for request in completion.generations))
     async with AsyncExitStack() as stack:
         generations = []
         for request in completion.generations:
@@ -135,7 +135,7 @@ class _Merged:
     async def _forward(self, prompt_index: int, events: AsyncIterator[Event]) -> None:
         """Put one prompt's events into the queue, then None: this prompt has ended, well or not."""
         try:
-            # Room first: no event is ever in here and nowhere else.
+            # Capacity first: no event is ever in here and nowhere else.
             while await self._room[prompt_index].acquire():
                 self._queue.put_nowait((prompt_index, await anext(events)))
         except StopAsyncIteration:

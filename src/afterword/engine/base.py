@@ -45,7 +45,7 @@ class UpstreamStats:
 
     vendor: str
     breaker: str
-    """`closed`: it is asked. `open`: it has failed and rests. `half_open`: one request tries it."""
+    """`closed`: it gets requests. `open`: it has failed and gets none for a while. `half_open`: it gets one."""
     requests: int
     """Prompts sent to it."""
     failures: int
@@ -56,14 +56,14 @@ class UpstreamStats:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """The figures of a moment. Where sequences are said to have ended, all that they did is counted."""
+    """A snapshot. When a sequence is no longer counted as running or waiting, all that it did is counted."""
 
     state: str = "loading"
     """`loading`, `ready`, `unreachable` (no server behind it takes requests), `failed` or `closed`."""
     running: int = 0
     """Sequences that hold a slot."""
     waiting: int = 0
-    """Sequences (candidates) admitted to the waiting room but not yet to a slot."""
+    """Sequences (candidates) that were accepted and have no slot yet."""
     steps: int = 0
     prompt_tokens: int = 0
     """Prompt tokens of finished prefills, computed or cached."""
@@ -89,8 +89,8 @@ class Generation(Protocol):
     """One prompt being completed.
 
     Iterate inside `async with` for events; leaving the context cancels whatever still runs, also if it was never
-    entered. Entering waits for an engine elsewhere to accept the request and may raise what `generate` may. Iteration
-    raises `EngineFailed` if the engine breaks. One reader, on the event loop that called `generate`.
+    entered. Entering waits until an engine elsewhere has accepted the request, and may raise what `generate` may.
+    Iteration raises `EngineFailed` if the engine breaks. One reader, on the event loop that called `generate`.
     """
 
     async def __aenter__(self) -> Self: ...
@@ -141,10 +141,10 @@ class Engine(Protocol):
         """Queue the request at once. Raises `Overloaded` or `EngineFailed` instead of waiting."""
         ...
 
-    def reserve(self, n_sequences: int) -> None:
-        """Raise `Overloaded` if that many sequences more do not fit the waiting room; keeps nothing.
+    def check_capacity(self, n_sequences: int) -> None:
+        """Raise `Overloaded` if that many sequences more are beyond the engine's limit; takes nothing.
 
-        Lets a request of several prompts be refused whole before its first prompt is queued.
+        So a request of several prompts is refused whole, before its first prompt is queued.
         """
         ...
 

@@ -13,15 +13,15 @@ import numpy as np
 
 from afterword.engine.base import Capabilities, EngineStats, Generation
 from afterword.engine.candidate import Candidate, new_candidates
+from afterword.engine.capacity import Capacity
 from afterword.engine.echo_model import EchoModel, likeliest, log_softmax
 from afterword.engine.events import Event, PromptDone, PromptScores
 from afterword.engine.mailbox import Mailbox, MailboxGeneration
-from afterword.engine.readers import Counters, Readers
 from afterword.engine.request import GenerationRequest
-from afterword.engine.room import Room
 from afterword.engine.sampling.random_stream import RandomStream
 from afterword.engine.sampling.sampler import Sampler, Workspace
 from afterword.engine.tasks import Tasks
+from afterword.engine.tracker import Counters, RequestTracker
 from afterword.errors import EngineFailed
 from afterword.fields.sampling import Sampling
 from afterword.tokens import ByteTokenizer, Tokenizer
@@ -49,41 +49,41 @@ class EchoEngine:
         self._model = EchoModel(self.tokenizer.n_vocab, first_control=ByteTokenizer.END)
         self._workspace = Workspace(self.tokenizer.n_vocab)
         self._token_delay = token_delay
-        self._readers = Readers(Room(n_slots, max_waiting), Counters())
+        self._tracker = RequestTracker(Capacity(n_slots, max_waiting), Counters())
         self._tasks: Tasks[_Job] = Tasks(
-            self._readers,
-            work=self._complete,
+            self._tracker,
+            run=self._complete,
             post=Mailbox.post,
-            leave=lambda job: self._readers.leave(job.request.n_candidates),
+            on_end=lambda job: self._tracker.remove(job.request.n_candidates),
         )
 
     def generate(self, request: GenerationRequest) -> Generation:
         """See `Engine.generate`."""
-        job = _Job(request, self._readers.enter(request.n_candidates))
+        job = _Job(request, self._tracker.add(request.n_candidates))
         self._tasks.start(job)
         return MailboxGeneration(job.mailbox, lambda: self._tasks.cancel(job), job.end)
 
-    def reserve(self, n_sequences: int) -> None:
-        """See `Engine.reserve`. Slots and waiting room are counted as one, so the order of prompts is no matter."""
-        self._readers.room.reserve(n_sequences)
+    def check_capacity(self, n_sequences: int) -> None:
+        """See `Engine.check_capacity`."""
+        self._tracker.capacity.check(n_sequences)
 
     def stats(self) -> EngineStats:
         """See `Engine.stats`."""
-        return self._readers.stats(self._readers.room.n_running)
+        return self._tracker.stats(self._tracker.capacity.n_running)
 
     async def aclose(self) -> None:
         """See `Engine.aclose`. Whoever still reads gets `EngineFailed`."""
-        self._readers.end("closed", EngineFailed("The engine is closed."))
+        self._tracker.end("closed", EngineFailed("The engine is closed."))
         await self._tasks.aclose()
 
     async def _complete(self, job: "_Job") -> None:
-        async with self._readers.room.turn(job.request.n_candidates):
+        async with self._tracker.capacity.slots(job.request.n_candidates):
             await self._sample(job)
 
     async def _sample(self, job: "_Job") -> None:
         request = job.request
         scores = await self._scores(request.prompt, request.prompt_logprobs)
-        self._readers.counters.add_prompt(len(request.prompt), n_cached=0)
+        self._tracker.counters.add_prompt(len(request.prompt), n_cached=0)
         job.mailbox.post([PromptDone(0, scores)])
         candidates = job.candidates = new_candidates(request, self.tokenizer)
         if request.max_tokens == 0:
@@ -94,9 +94,9 @@ class EchoEngine:
             events: list[Event] = []
             for voice in voices:
                 events += voice.next_events()
-            self._readers.counters.steps += 1
+            self._tracker.counters.steps += 1
             # A voice that drew its end token has not got one more than before.
-            self._readers.counters.completion_tokens += sum(voice.candidate.n_tokens > step for voice in voices)
+            self._tracker.counters.completion_tokens += sum(voice.candidate.n_tokens > step for voice in voices)
             job.mailbox.post(events)
             if job.n_unfinished == 0:
                 return

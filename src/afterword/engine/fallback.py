@@ -53,12 +53,12 @@ class FallbackEngine:
         generation.start()
         return generation
 
-    def reserve(self, n_sequences: int) -> None:
-        """See `Engine.reserve`: one member with room is enough."""
+    def check_capacity(self, n_sequences: int) -> None:
+        """See `Engine.check_capacity`: one member that can take them is enough."""
         refusals: list[Overloaded] = []
         for member in self._members:
             try:
-                return member.engine.reserve(n_sequences)
+                return member.engine.check_capacity(n_sequences)
             except Overloaded as refusal:
                 refusals.append(refusal)
         raise refusals[0]

@@ -1,6 +1,6 @@
-"""From an engine's thread to the one reader of a prompt's events. Bounded memory however slow the reader is.
+"""From an engine's thread to the one reader of a prompt's events. Memory stays bounded however slow the reader is.
 
-Knows no engine: whoever posts keeps the order of `events.py`. Everything but `deliver` and `call_on` runs on the event
+Knows no engine: the engine posts in the order of `events.py`. Everything but `deliver` and `call_on` runs on the event
 loop that the mailbox was made for.
 """
 
@@ -37,25 +37,25 @@ class Mailbox:
         """Nothing more will be posted: every candidate has finished, or the engine failed."""
         return self._n_unfinished == 0 or self._error is not None
 
-    def post(self, said: "Iterable[Said]") -> None:
+    def post(self, items: "Iterable[EventOrError]") -> None:
         """Queue events and wake the reader.
 
         An error is raised at the reader after everything posted so far. The first one stays; none does after the end.
         """
-        for each in said:
-            if isinstance(each, Chunk):
-                self._post_chunk(each)
-            elif isinstance(each, AfterwordError):
-                self._error = self._error if self.is_complete else each
+        for item in items:
+            if isinstance(item, Chunk):
+                self._post_chunk(item)
+            elif isinstance(item, AfterwordError):
+                self._error = self._error if self.is_complete else item
             else:
-                if isinstance(each, Finished):
-                    self._backlogs.pop(each.index, None)
+                if isinstance(item, Finished):
+                    self._backlogs.pop(item.index, None)
                     self._n_unfinished -= 1
-                self._queue.append(each)
+                self._queue.append(item)
         self._wake()
 
     def unread(self) -> Iterator[Event]:
-        """Take the events that were posted and not read."""
+        """Take the events that were posted and not read; waits for nothing."""
         while self._queue:
             yield self._next()
 
@@ -126,39 +126,39 @@ class _Backlog:
         return Chunk(self.index, "".join(self._texts), (), self._last.n_tokens)
 
 
-Said = Event | AfterwordError
+EventOrError = Event | AfterwordError
 """An event, or the error that ends a prompt."""
 
-Message = tuple[Mailbox, Said]
-"""For whom, and what."""
+Message = tuple[Mailbox, EventOrError]
+"""Where to post, and what."""
 
 
 def deliver(messages: Iterable[Message]) -> None:
     """Post everything in its order, waking each loop once. Any thread; a closed loop is ignored."""
-    batches: dict[AbstractEventLoop, dict[Mailbox, list[Said]]] = {}
-    for mailbox, said in messages:
-        batches.setdefault(mailbox.loop, {}).setdefault(mailbox, []).append(said)
+    batches: dict[AbstractEventLoop, dict[Mailbox, list[EventOrError]]] = {}
+    for mailbox, item in messages:
+        batches.setdefault(mailbox.loop, {}).setdefault(mailbox, []).append(item)
     for loop, batch in batches.items():
         call_on(loop, _post_all, batch)
 
 
 def call_on(loop: AbstractEventLoop, action: Callable[..., None], *arguments: object) -> None:
-    """Have a loop call `action`. Any thread; a closed loop is ignored."""
+    """Call `action` on a loop. Any thread; a closed loop is ignored."""
     try:
         loop.call_soon_threadsafe(action, *arguments)
     except RuntimeError:
-        # The loop may close at any moment before the call; then nobody is left to read.
+        # The loop may close at any moment before the call. Its readers have ended with it, so nothing is lost.
         if not loop.is_closed():
             raise
 
 
-def _post_all(batch: dict[Mailbox, list[Said]]) -> None:
-    for mailbox, said in batch.items():
-        mailbox.post(said)
+def _post_all(batch: dict[Mailbox, list[EventOrError]]) -> None:
+    for mailbox, items in batch.items():
+        mailbox.post(items)
 
 
 class MailboxGeneration:
-    """A `Generation` that reads a mailbox and tells its engine when the reader leaves early."""
+    """A `Generation` that reads a mailbox, and calls its engine back if its context is left early."""
 
     def __init__(self, mailbox: Mailbox, on_close: Callable[[], None], on_end: Callable[[int], None]) -> None:
         """Both are called on the event loop, and neither once all was posted.

@@ -1,11 +1,11 @@
-"""A task for each prompt of an engine, all on one event loop, and what follows when one ends, however that happens."""
+"""One asyncio task for each prompt of an engine, all on one event loop, and the clean-up however a task ends."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
-from afterword.engine.mailbox import Mailbox, Said
-from afterword.engine.readers import Readers, telling
+from afterword.engine.mailbox import EventOrError, Mailbox
+from afterword.engine.tracker import RequestTracker, post_failures
 
 
 class Job(Protocol):
@@ -27,17 +27,17 @@ class Tasks(Generic[J]):
 
     def __init__(
         self,
-        readers: Readers,
+        tracker: RequestTracker,
         *,
-        work: Callable[[J], Coroutine[Any, Any, None]],
-        post: Callable[[Mailbox, Iterable[Said]], None],
-        leave: Callable[[J], None],
+        run: Callable[[J], Coroutine[Any, Any, None]],
+        post: Callable[[Mailbox, Iterable[EventOrError]], None],
+        on_end: Callable[[J], None],
     ) -> None:
-        """`work` completes a job. `post` takes what its reader is told if that fails. `leave`: a job is over."""
-        self._readers = readers
-        self._work = work
+        """`run` completes a job. `post` takes the error if that fails. `on_end`: the job's task has ended."""
+        self._tracker = tracker
+        self._run_job = run
         self._post = post
-        self._leave = leave
+        self._on_end = on_end
         self._tasks: dict[J, asyncio.Task[None]] = {}
         self._closed = False
 
@@ -45,14 +45,14 @@ class Tasks(Generic[J]):
         """Begin with a job; with none after `aclose`, whose call may have come first from another thread."""
         if not self._closed:
             task = self._tasks[job] = asyncio.get_running_loop().create_task(self._run(job))
-            # Not in the task: one that is cancelled before its first turn never runs at all.
-            task.add_done_callback(lambda _: self._over(job))
+            # A callback, not the end of `_run`: a task that is cancelled before its first step never runs at all.
+            task.add_done_callback(lambda _: self._ended(job))
 
     def cancel(self, job: J) -> None:
-        """End a job whose reader has left, or that has nothing more to do; one that is over stays as it is."""
+        """End a job that nobody reads, or that has nothing more to do. One that has ended stays as it is."""
         task = self._tasks.get(job)
         if task is not None:
-            self._readers.counters.cancelled += job.n_unfinished
+            self._tracker.counters.cancelled += job.n_unfinished
             task.cancel()
 
     async def aclose(self) -> None:
@@ -64,9 +64,9 @@ class Tasks(Generic[J]):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, job: J) -> None:
-        with telling(lambda said: self._post(job.mailbox, said)):
-            await self._work(job)
+        with post_failures(lambda failure: self._post(job.mailbox, failure)):
+            await self._run_job(job)
 
-    def _over(self, job: J) -> None:
+    def _ended(self, job: J) -> None:
         del self._tasks[job]
-        self._leave(job)
+        self._on_end(job)

@@ -18,8 +18,8 @@ class Keys(Protocol):
         """The grant of the first of the `offered` keys that is good; `account` is the one the client wants charged.
 
         Raises `NotAuthenticated` if none was offered or none is good (unknown, revoked, expired), `NotPermitted` if
-        the key may not charge that account, `Overloaded` if there is no telling at the moment. Takes as long for a
-        wrong key however much of it is right.
+        the key may not charge that account, `Overloaded` if the database cannot say at the moment. The time that
+        a wrong key takes does not depend on how much of it is right.
         """
         ...
 

@@ -10,8 +10,8 @@ from afterword.config.model import ECHO, ModelConfig
 from afterword.config.tree import EngineConfig
 from afterword.config.vendor import LOCAL, VendorConfig
 from afterword.engine.base import UNKNOWN_CONTEXT, Engine
+from afterword.engine.capacity import Capacity
 from afterword.engine.fallback import FallbackEngine, Member
-from afterword.engine.room import Room
 from afterword.engine.upstream.asking import Target
 from afterword.engine.upstream.capabilities import upstream_capabilities
 from afterword.engine.upstream.discovery import About, ask_about
@@ -29,15 +29,15 @@ _log = structlog.get_logger("afterword.upstream")
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """A configured vendor and the places at it, which all of its models share."""
+    """A configured vendor, and how many sequences it gets at once from all models together."""
 
     config: VendorConfig
-    room: Room
+    capacity: Capacity
 
 
 def open_vendors(vendors: tuple[VendorConfig, ...], engine: EngineConfig) -> dict[str, Vendor]:
     """The vendors by name."""
-    return {vendor.name: Vendor(vendor, Room(vendor.max_concurrent, engine.max_waiting)) for vendor in vendors}
+    return {vendor.name: Vendor(vendor, Capacity(vendor.max_concurrent, engine.max_waiting)) for vendor in vendors}
 
 
 def load_upstream(model: ModelConfig, vendors: Mapping[str, Vendor], local: ServedModel | None) -> ServedModel:
@@ -82,7 +82,7 @@ def _open(model: ModelConfig, vendor: Vendor, tokenizer: Tokenizer) -> Engine:
         config, context=_context(model, about), exact=exact, reproducible=about.reproducible and exact
     )
     upstream = UpstreamModel(target, tokenizer, capabilities, about.fingerprint or "")
-    return UpstreamEngine(upstream, vendor.room, time.monotonic)
+    return UpstreamEngine(upstream, vendor.capacity, time.monotonic)
 
 
 def _context(model: ModelConfig, about: About) -> int:

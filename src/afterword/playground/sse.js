@@ -18,7 +18,7 @@ export async function* events(response) {
       }
     }
   } finally {
-    // Leaving early tells the server that nobody reads any more. A connection that failed needs no telling.
+    // Leaving early tells the server that nobody reads any more. A connection that failed needs no cancel.
     reader.cancel().catch(() => null);
   }
 }

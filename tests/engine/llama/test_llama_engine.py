@@ -193,7 +193,7 @@ async def test_thread_that_dies_even_of_telling_so_is_not_ready(monkeypatch: pyt
     def out_of_memory(*_: object) -> AfterwordError:
         raise MemoryError
 
-    monkeypatch.setattr(llama_engine, "as_told", out_of_memory)
+    monkeypatch.setattr(llama_engine, "public_error", out_of_memory)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     async with opened() as bench:
         bench.runner.fails_at = 1
@@ -275,7 +275,7 @@ async def test_waiting_room_takes_as_many_as_it_says() -> None:
             bench.engine.generate(ask())
         assert refused.value.retry_after >= 1
         with pytest.raises(Overloaded):
-            bench.engine.reserve(1)
+            bench.engine.check_capacity(1)
         bench.runner.gate.set()
 
 
@@ -295,7 +295,7 @@ async def test_candidates_are_counted_one_by_one() -> None:
         with pytest.raises(Overloaded):
             bench.engine.generate(ask(n_candidates=6))
         await stack.enter_async_context(bench.engine.generate(ask(n_candidates=4)))
-        bench.engine.reserve(1)
+        bench.engine.check_capacity(1)
         with pytest.raises(Overloaded):
             bench.engine.generate(ask(n_candidates=2))
         bench.runner.gate.set()
@@ -309,9 +309,9 @@ async def test_room_is_empty_again_after_a_hundred_cancelled_requests() -> None:
                     assert isinstance(await anext(aiter(told)), PromptDone)
         await bench.idle()
         assert 100 <= bench.engine.stats().cancelled <= 200
-        bench.engine.reserve(302)
+        bench.engine.check_capacity(302)
         with pytest.raises(Overloaded):
-            bench.engine.reserve(303)
+            bench.engine.check_capacity(303)
         assert bench.engine.stats().slots_free + bench.engine.stats().slots_idle == 2
 
 

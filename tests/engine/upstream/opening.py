@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from afterword.config.vendor import PRESETS, Supports, UpstreamKind, VendorConfig
-from afterword.engine.room import Room
+from afterword.engine.capacity import Capacity
 from afterword.engine.upstream.asking import Target
 from afterword.engine.upstream.capabilities import upstream_capabilities
 from afterword.engine.upstream.discovery import ask_about
@@ -44,8 +44,8 @@ def upstream_engine(
         settings, context=about.context or 0, exact=exact, reproducible=about.reproducible
     )
     target = Target(settings, model, known.end_ids, exact)
-    room = Room(settings.max_concurrent, max_waiting)
-    return UpstreamEngine(UpstreamModel(target, known, capabilities, about.fingerprint or ""), room, time.monotonic)
+    capacity = Capacity(settings.max_concurrent, max_waiting)
+    return UpstreamEngine(UpstreamModel(target, known, capabilities, about.fingerprint or ""), capacity, time.monotonic)
 
 
 @asynccontextmanager

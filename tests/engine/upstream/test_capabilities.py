@@ -17,7 +17,7 @@ IDS = {
     "add_special_tokens",
     "return_token_ids",
 }
-"""Said in token ids, or found out from them."""
+"""Given as token ids, or derived from them."""
 
 
 def lacks(kind: UpstreamKind, *, exact: bool, **supports: Any) -> dict[str, str]:

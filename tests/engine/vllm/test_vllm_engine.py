@@ -153,9 +153,9 @@ async def test_waiting_room_counts_what_vllm_cannot_run_yet() -> None:
             with pytest.raises(Overloaded, match="has room for 3"):
                 engine.generate(generation_request(b"p"))
         await eventually(lambda: engine.stats().running == 0)
-        engine.reserve(3)
+        engine.check_capacity(3)
         with pytest.raises(Overloaded):
-            engine.reserve(4)
+            engine.check_capacity(4)
 
 
 async def test_candidate_that_is_ended_from_outside_is_dropped_and_the_others_go_on() -> None:

@@ -17,7 +17,7 @@ WORTH_WAITING = 64
 
 
 class Admission:
-    """Moves sequences from the waiting room to slots. Owns neither list."""
+    """Moves sequences from the queue to slots. Owns neither list."""
 
     def __init__(self, kv: KVSlots, runner: Runner) -> None:
         self._kv = kv

@@ -9,9 +9,9 @@ from afterword.engine.llama.kv import KVSlots, ScoreRow, Slot
 from afterword.engine.llama.runner import Computed
 from afterword.engine.llama.sequence import Sequence
 from afterword.engine.mailbox import Message
-from afterword.engine.readers import Counters
 from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.engine.sampling.logprobs import LogSoftmax
+from afterword.engine.tracker import Counters
 
 
 class Committer:

@@ -14,16 +14,16 @@ import numpy as np
 
 from afterword.engine.base import Capabilities, EngineStats, Generation
 from afterword.engine.candidate import new_candidates
+from afterword.engine.capacity import Capacity
 from afterword.engine.llama.kv import Demand, KVSlots
 from afterword.engine.llama.openmp import release_workers
 from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.sequence import Group, Sequence
 from afterword.engine.mailbox import MailboxGeneration, deliver
-from afterword.engine.readers import Readers, as_told
 from afterword.engine.request import GenerationRequest
-from afterword.engine.room import Room
 from afterword.engine.sampling.random_stream import RandomStream
 from afterword.engine.sampling.sampler import Sampler, Workspace
+from afterword.engine.tracker import RequestTracker, public_error
 from afterword.errors import EngineFailed
 from afterword.tokens import Tokenizer
 
@@ -56,7 +56,7 @@ class LlamaEngine:
         self.tokenizer = tokenizer
         self.capabilities = capabilities
         self.fingerprint = fingerprint
-        self._readers = Readers(Room(capabilities.n_slots, max_waiting), loaded.scheduler.counters)
+        self._tracker = RequestTracker(Capacity(capabilities.n_slots, max_waiting), loaded.scheduler.counters)
         self._workspace = Workspace(tokenizer.n_vocab)
         self._changed = threading.Condition()
         self._commands: list[Callable[[], None]] = []
@@ -71,7 +71,7 @@ class LlamaEngine:
 
     def generate(self, request: GenerationRequest) -> Generation:
         """See `Engine.generate`."""
-        mailbox = self._readers.enter(request.n_candidates)
+        mailbox = self._tracker.add(request.n_candidates)
         group = Group(request, mailbox, time.monotonic())
         self._post(lambda: self._add(group))
         return MailboxGeneration(
@@ -80,17 +80,17 @@ class LlamaEngine:
             on_end=lambda index: self._post(lambda: self._end(group.sequences[index])),
         )
 
-    def reserve(self, n_sequences: int) -> None:
-        """See `Engine.reserve`."""
-        self._readers.room.reserve(n_sequences)
+    def check_capacity(self, n_sequences: int) -> None:
+        """See `Engine.check_capacity`."""
+        self._tracker.capacity.check(n_sequences)
 
     def stats(self) -> EngineStats:
         """See `Engine.stats`."""
-        return self._readers.stats(self._n_running, self._n_idle)
+        return self._tracker.stats(self._n_running, self._n_idle)
 
     async def aclose(self) -> None:
         """Cancel everything, end the thread and free the model. Calling it again changes nothing."""
-        self._readers.end("closed", EngineFailed("The engine is closed."))
+        self._tracker.end("closed", EngineFailed("The engine is closed."))
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -111,10 +111,10 @@ class LlamaEngine:
                 self._publish()
                 deliver(messages)
         except BaseException as error:
-            self._readers.end("failed", as_told(error, BROKEN))
+            self._tracker.end("failed", public_error(error, BROKEN))
         finally:
-            # Once more, should telling have failed for want of memory: without its thread an engine is not ready.
-            self._readers.end("failed", EngineFailed(BROKEN))
+            # Again, in case the call above failed for lack of memory: without its thread the engine is not `ready`.
+            self._tracker.end("failed", EngineFailed(BROKEN))
             self._free()
 
     def _take_commands(self) -> bool:
@@ -137,7 +137,7 @@ class LlamaEngine:
         try:
             group.sequences = self._sequences_of(group)
         except Exception as error:  # whatever it is, it concerns this request alone
-            failure = as_told(error, "The engine could not take this request; the server's log has the cause.")
+            failure = public_error(error, "The engine could not take this request; the server's log has the cause.")
             deliver([(group.reader, failure)])
         else:
             self._scheduler.add(group)
@@ -176,13 +176,13 @@ class LlamaEngine:
 
     def _note_waits(self) -> None:
         for sequence in self._scheduler.just_admitted:
-            self._readers.room.waited(time.monotonic() - sequence.group.queued_at)
+            self._tracker.capacity.note_wait(time.monotonic() - sequence.group.queued_at)
         # An idle engine takes no further step, and must not keep its last requests.
         self._scheduler.just_admitted = []
 
     def _publish(self) -> None:
         """Say what runs now. First who has left: so nobody who has is ever counted as waiting."""
         n_taken = len(self._scheduler.running) + len(self._scheduler.waiting)
-        self._readers.leave(self._n_taken - n_taken)
+        self._tracker.remove(self._n_taken - n_taken)
         self._n_taken = n_taken
         self._n_running, self._n_idle = len(self._scheduler.running), self._kv.n_idle

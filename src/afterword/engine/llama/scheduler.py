@@ -17,8 +17,8 @@ from afterword.engine.llama.policy import Policy, Turns, next_batch
 from afterword.engine.llama.runner import Runner
 from afterword.engine.llama.sequence import Group, Sequence, Span
 from afterword.engine.mailbox import Message
-from afterword.engine.readers import Counters
 from afterword.engine.sampling.logprobs import LogSoftmax
+from afterword.engine.tracker import Counters
 from afterword.errors import AfterwordError
 
 

@@ -61,7 +61,7 @@ class Breaker:
         self._is_tried = False
 
     def abandon(self) -> None:
-        """A request has ended without telling whether the server works."""
+        """A request has ended without showing whether the server works."""
         self._is_tried = False
 
     def fail(self) -> None:

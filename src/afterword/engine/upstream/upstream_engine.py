@@ -1,7 +1,7 @@
 """The engine that is another server: a prompt becomes HTTP requests, their answers become events.
 
-Everything runs on the event loop, a task a prompt. A prompt waits for room at its vendor, is sent, and is given up the
-moment its reader leaves. What fails is counted by a breaker, and while that is open nobody is kept waiting.
+Everything runs on the event loop, a task a prompt. A prompt waits for a slot at its vendor, is sent, and is cancelled
+when its reader leaves. A circuit breaker counts failures; while it is open, requests are refused at once.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ import structlog
 
 from afterword.engine.base import Capabilities, EngineStats, Generation, UpstreamStats
 from afterword.engine.candidate import new_candidates
+from afterword.engine.capacity import Capacity
 from afterword.engine.events import Finished, PromptDone
 from afterword.engine.mailbox import Mailbox, MailboxGeneration
-from afterword.engine.readers import Counters, Readers
 from afterword.engine.request import GenerationRequest
-from afterword.engine.room import Room
 from afterword.engine.sampling.bias import check_tokens_are_left
 from afterword.engine.tasks import Tasks
+from afterword.engine.tracker import Counters, RequestTracker
 from afterword.engine.upstream.answer import Answer
 from afterword.engine.upstream.asking import Ask, Target, plan
 from afterword.engine.upstream.breaker import Breaker
@@ -52,8 +52,8 @@ class UpstreamModel:
 class UpstreamEngine:
     """An `Engine`."""
 
-    def __init__(self, model: UpstreamModel, room: Room, now: Callable[[], float]) -> None:
-        """`room`: of the vendor, shared by its models. `now`: a clock in seconds for the breaker."""
+    def __init__(self, model: UpstreamModel, capacity: Capacity, now: Callable[[], float]) -> None:
+        """`capacity`: of the vendor, shared by its models. `now`: a clock in seconds for the breaker."""
         self.tokenizer = model.tokenizer
         self.capabilities = model.capabilities
         self._target = model.target
@@ -64,10 +64,10 @@ class UpstreamEngine:
         self._n_requests = self._n_failures = 0
         """See `UpstreamStats`."""
         self._n_running = 0
-        """Sequences that are being asked for; the room counts those of all models."""
+        """Sequences of this model that are running; `capacity` counts those of all the vendor's models."""
         self._watch: asyncio.Task[None] | None = None
-        self._readers = Readers(room, Counters())
-        self._tasks: Tasks[_Job] = Tasks(self._readers, work=self._complete, post=Mailbox.post, leave=self._leave)
+        self._tracker = RequestTracker(capacity, Counters())
+        self._tasks: Tasks[_Job] = Tasks(self._tracker, run=self._complete, post=Mailbox.post, on_end=self._job_ended)
 
     @property
     def fingerprint(self) -> str:
@@ -78,17 +78,17 @@ class UpstreamEngine:
     def generate(self, request: GenerationRequest) -> Generation:
         """See `Engine.generate`."""
         self._check_breaker()
-        job = _Job(request, self._readers.enter(request.n_candidates))
+        job = _Job(request, self._tracker.add(request.n_candidates))
         self._tasks.start(job)
         return MailboxGeneration(job.mailbox, lambda: self._tasks.cancel(job), lambda index: self._end(job, index))
 
-    def reserve(self, n_sequences: int) -> None:
-        """See `Engine.reserve`."""
-        self._readers.room.reserve(n_sequences)
+    def check_capacity(self, n_sequences: int) -> None:
+        """See `Engine.check_capacity`."""
+        self._tracker.capacity.check(n_sequences)
 
     def stats(self) -> EngineStats:
         """See `Engine.stats`. Prompt tokens without a tokenizer are those that the upstream has counted."""
-        stats, breaker = self._readers.stats(self._n_running), self._breaker.state
+        stats, breaker = self._tracker.stats(self._n_running), self._breaker.state
         return replace(
             stats,
             state="unreachable" if stats.state == "ready" and breaker == "open" else stats.state,
@@ -101,7 +101,7 @@ class UpstreamEngine:
 
     async def aclose(self) -> None:
         """See `Engine.aclose`. Whoever still reads gets `EngineFailed`."""
-        self._readers.end("closed", EngineFailed("The engine is closed."))
+        self._tracker.end("closed", EngineFailed("The engine is closed."))
         await self._tasks.aclose()
         if self._watch is not None:
             self._watch.cancel()
@@ -121,14 +121,14 @@ class UpstreamEngine:
             self._close_answer(job, job.answer)
             self._tasks.cancel(job)
 
-    def _leave(self, job: "_Job") -> None:
+    def _job_ended(self, job: "_Job") -> None:
         if job.answer is not None:
-            self._readers.counters.completion_tokens += job.answer.n_tokens
-        self._readers.leave(job.request.n_candidates)
+            self._tracker.counters.completion_tokens += job.answer.n_tokens
+        self._tracker.remove(job.request.n_candidates)
 
     async def _complete(self, job: "_Job") -> None:
         n = job.request.n_candidates
-        async with self._readers.room.turn(n):
+        async with self._tracker.capacity.slots(n):
             self._n_running += n
             try:
                 await self._answer(job)
@@ -139,7 +139,7 @@ class UpstreamEngine:
         request = job.request
         if self._target.exact and request.max_tokens == 0 and request.prompt_logprobs is None:
             # Nothing is asked that is not known here.
-            self._readers.counters.add_prompt(len(request.prompt), n_cached=0)
+            self._tracker.counters.add_prompt(len(request.prompt), n_cached=0)
             ends = [Finished(index, "length", 0, 0.0, 0) for index in range(request.n_candidates)]
             job.mailbox.post([PromptDone(0, None), *ends])
             return
@@ -152,7 +152,7 @@ class UpstreamEngine:
     def _close_answer(self, job: "_Job", answer: Answer) -> None:
         """Tell what is left to tell, and count."""
         counted = answer.end(exact=self._target.exact)
-        self._readers.counters.add_prompt(
+        self._tracker.counters.add_prompt(
             len(job.request.prompt) if counted.n_prompt is None else counted.n_prompt,
             0 if counted.n_cached is None else counted.n_cached,
         )

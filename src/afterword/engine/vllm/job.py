@@ -10,8 +10,8 @@ from contextlib import aclosing
 from afterword.engine.candidate import Candidate, new_candidates
 from afterword.engine.events import Event, PromptDone
 from afterword.engine.mailbox import Mailbox
-from afterword.engine.readers import Readers
 from afterword.engine.request import GenerationRequest
+from afterword.engine.tracker import RequestTracker
 from afterword.engine.vllm.core import Core, Step
 from afterword.engine.vllm.plan import Plan
 from afterword.errors import EngineFailed
@@ -19,7 +19,7 @@ from afterword.tokens import Tokenizer
 
 
 class Job:
-    """One prompt's candidates. `readers` are told of each sequence that has ended, `post` takes the events."""
+    """One prompt's candidates. `tracker` counts each sequence off as it ends, `post` takes the events."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Job:
         plans: Sequence[Plan],
         tokenizer: Tokenizer,
         mailbox: Mailbox,
-        readers: Readers,
+        tracker: RequestTracker,
         post: Callable[[Mailbox, Sequence[Event]], None],
     ) -> None:
         self.mailbox = mailbox
@@ -37,7 +37,7 @@ class Job:
         self._plans = plans
         self._candidates = new_candidates(request, tokenizer)
         self._post = post
-        self._readers = readers
+        self._tracker = tracker
         self._prompt_done = asyncio.Event()
 
     async def run(self, core: Core) -> None:
@@ -69,7 +69,7 @@ class Job:
             async for step in steps:
                 if is_first:
                     is_first = False
-                    self._readers.room.waited(step.queue_seconds)
+                    self._tracker.capacity.note_wait(step.queue_seconds)
                     await self._tell_of_prompt(step, candidate)
                 if self._request.max_tokens == 0:
                     self._finish_empty()
@@ -87,7 +87,7 @@ class Job:
         if candidate.index > 0:
             await self._prompt_done.wait()
             return
-        self._readers.counters.add_prompt(len(self._request.prompt), step.n_cached)
+        self._tracker.counters.add_prompt(len(self._request.prompt), step.n_cached)
         self._post(self.mailbox, [PromptDone(step.n_cached, step.scores)])
         self._prompt_done.set()
 
@@ -98,7 +98,7 @@ class Job:
             events += candidate.accept(token.id, token.logprob, token.top)
             if candidate.finished:
                 break
-        self._readers.counters.completion_tokens += candidate.n_tokens - n_before
+        self._tracker.counters.completion_tokens += candidate.n_tokens - n_before
         self._post(self.mailbox, events)
 
     def _finish_empty(self) -> None:
@@ -107,4 +107,4 @@ class Job:
 
     def _ended(self, n_sequences: int) -> None:
         self.n_unfinished -= n_sequences
-        self._readers.leave(n_sequences)
+        self._tracker.remove(n_sequences)

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from afterword.engine.base import Capabilities, EngineStats, Generation
-from afterword.engine.mailbox import Mailbox, MailboxGeneration, Message, Said, call_on, deliver
-from afterword.engine.readers import Counters, Readers
+from afterword.engine.capacity import Capacity
+from afterword.engine.mailbox import EventOrError, Mailbox, MailboxGeneration, Message, call_on, deliver
 from afterword.engine.request import GenerationRequest
-from afterword.engine.room import Room
 from afterword.engine.tasks import Tasks
+from afterword.engine.tracker import Counters, RequestTracker
 from afterword.engine.vllm.core import Core
 from afterword.engine.vllm.job import Job
 from afterword.engine.vllm.plan import Limits, plan_of
@@ -39,62 +39,62 @@ class VllmEngine:
         self.fingerprint = fingerprint
         self._core = core
         self._limits = limits
-        self._readers = Readers(Room(capabilities.n_slots, max_waiting), Counters())
+        self._tracker = RequestTracker(Capacity(capabilities.n_slots, max_waiting), Counters())
         self._messages: list[Message] = []
-        """What has been said in this turn of the core's loop; on that loop alone, like the tasks."""
+        """Posted in this turn of the core's loop and not delivered yet; touched on that loop alone, like the tasks."""
         self._tasks: Tasks[Job] = Tasks(
-            self._readers,
-            work=lambda job: job.run(self._core),
+            self._tracker,
+            run=lambda job: job.run(self._core),
             post=self._post,
-            leave=lambda job: self._readers.leave(job.n_unfinished),
+            on_end=lambda job: self._tracker.remove(job.n_unfinished),
         )
         core.on_end = self._note_death
 
     def generate(self, request: GenerationRequest) -> Generation:
         """See `Engine.generate`. Raises `InvalidRequest` for what vLLM cannot do."""
         plans = [plan_of(request, index, self._limits) for index in range(request.n_candidates)]
-        self._look()
-        mailbox = self._readers.enter(request.n_candidates)
-        job = Job(request, plans, self.tokenizer, mailbox, self._readers, self._post)
+        self._check_core()
+        mailbox = self._tracker.add(request.n_candidates)
+        job = Job(request, plans, self.tokenizer, mailbox, self._tracker, self._post)
         self._call(self._tasks.start, job)
         return MailboxGeneration(
             mailbox, lambda: self._call(self._tasks.cancel, job), lambda index: self._call(job.end, index)
         )
 
-    def reserve(self, n_sequences: int) -> None:
-        """See `Engine.reserve`."""
-        self._readers.room.reserve(n_sequences)
+    def check_capacity(self, n_sequences: int) -> None:
+        """See `Engine.check_capacity`."""
+        self._tracker.capacity.check(n_sequences)
 
     def stats(self) -> EngineStats:
         """See `Engine.stats`. vLLM admits sequences in the order they came, so those beyond its slots wait."""
-        self._look()
-        return replace(self._readers.stats(self.capabilities.n_slots), steps=self._core.n_steps)
+        self._check_core()
+        return replace(self._tracker.stats(self.capabilities.n_slots), steps=self._core.n_steps)
 
     async def aclose(self) -> None:
         """Cancel everything and free the model. Calling it again changes nothing."""
-        self._readers.end("closed", EngineFailed("The engine is closed."))
+        self._tracker.end("closed", EngineFailed("The engine is closed."))
         if self._core.loop.is_running():
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._tasks.aclose(), self._core.loop))
         await asyncio.to_thread(self._core.close)
 
-    def _look(self) -> None:
+    def _check_core(self) -> None:
         """Notice that vLLM has broken."""
         if self._core.is_dead:
             self._note_death()
 
     def _note_death(self) -> None:
-        self._readers.end("failed", EngineFailed("The engine failed; the server's log has the cause."))
+        self._tracker.end("failed", EngineFailed("The engine failed; the server's log has the cause."))
 
     def _call(self, action: Callable[..., None], *arguments: object) -> None:
         call_on(self._core.loop, action, *arguments)
 
     # Everything below runs on the core's loop.
 
-    def _post(self, mailbox: Mailbox, said: Iterable[Said]) -> None:
-        """Events leave when every task that is ready now has had its turn: one call for each loop that reads."""
+    def _post(self, mailbox: Mailbox, items: Iterable[EventOrError]) -> None:
+        """Deliver once every task that is ready now has run: one call into each loop that reads."""
         if not self._messages:
             self._core.loop.call_soon(self._send)
-        self._messages += [(mailbox, each) for each in said]
+        self._messages += [(mailbox, item) for item in items]
 
     def _send(self) -> None:
         messages, self._messages = self._messages, []

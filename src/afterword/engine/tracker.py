@@ -1,4 +1,4 @@
-"""Whom an engine works for: it takes prompts in, counts what is done, and tells every reader when the engine ends.
+"""The prompts that an engine has accepted: how many sequences run and wait, what was counted, how the engine ended.
 
 For every engine, whatever computes. Any thread.
 """
@@ -13,8 +13,8 @@ from weakref import WeakSet
 import structlog
 
 from afterword.engine.base import EngineStats
-from afterword.engine.mailbox import Mailbox, Said, deliver
-from afterword.engine.room import Room
+from afterword.engine.capacity import Capacity
+from afterword.engine.mailbox import EventOrError, Mailbox, deliver
 from afterword.errors import AfterwordError, EngineFailed
 
 log = structlog.get_logger("afterword.engine")
@@ -38,20 +38,21 @@ class Counters:
         self.cached_tokens += n_cached
 
 
-class Readers:
-    """The readers of one engine."""
+class RequestTracker:
+    """Accepts prompts for one engine, and fails all of them when the engine ends."""
 
-    def __init__(self, room: Room, counters: Counters) -> None:
-        self.room = room
+    def __init__(self, capacity: Capacity, counters: Counters) -> None:
+        self.capacity = capacity
         self.counters = counters
         self._lock = Lock()
         self._n_held = 0
         self._state = "ready"
         self._failure: AfterwordError | None = None
+        # Weak: a mailbox whose reader has dropped it needs no failure, and must not stay in memory.
         self._mailboxes: WeakSet[Mailbox] = WeakSet()
 
-    def enter(self, n_candidates: int) -> Mailbox:
-        """Take in a prompt; the reader is on the event loop that runs. `leave` must follow for each candidate.
+    def add(self, n_candidates: int) -> Mailbox:
+        """Accept a prompt; its mailbox is read on the event loop that runs. `remove` must follow for each candidate.
 
         Raises `Overloaded`, or `EngineFailed` once the engine has ended.
         """
@@ -60,20 +61,20 @@ class Readers:
             if self._failure is not None:
                 # A new error: one that is raised again and again would collect every caller's frames.
                 raise EngineFailed(str(self._failure)) from self._failure.__cause__
-            self.room.enter(n_candidates)
+            self.capacity.acquire(n_candidates)
             self._n_held += n_candidates
-            # Under the lock: from here on, `end` reaches the reader.
+            # Under the lock, so that `end` either reaches this mailbox or has made this call raise.
             self._mailboxes.add(mailbox)
         return mailbox
 
-    def leave(self, n_sequences: int) -> None:
+    def remove(self, n_sequences: int) -> None:
         """That many sequences have ended, or will never begin."""
-        self.room.leave(n_sequences)
+        self.capacity.release(n_sequences)
         with self._lock:
             self._n_held -= n_sequences
 
     def end(self, state: str, failure: AfterwordError) -> None:
-        """The engine is over, `state` says how: tell everybody who reads and everybody who comes.
+        """The engine is over, `state` says how: `failure` goes to every mailbox, and `add` raises from now on.
 
         Only the first call counts.
         """
@@ -85,41 +86,43 @@ class Readers:
         deliver((mailbox, failure) for mailbox in mailboxes)
 
     def stats(self, running: int, slots_idle: int = 0) -> EngineStats:
-        """The engine's figures. Of the sequences that came and have not ended, at most `running` do not wait."""
+        """The engine's figures. Of the accepted sequences that have not ended, at most `running` do not wait."""
         with self._lock:
             held = 0 if self._failure is not None else self._n_held
+        # The engine's own count may be a step older than `remove`.
         running = min(running, held)
         return EngineStats(
             state=self._state,
             running=running,
             waiting=held - running,
-            slots_free=max(0, self.room.n_places - running - slots_idle),
+            slots_free=max(0, self.capacity.n_slots - running - slots_idle),
             slots_idle=slots_idle,
-            queue_seconds=self.room.queue_seconds,
+            queue_seconds=self.capacity.queue_seconds,
             **asdict(self.counters),
         )
 
 
 @contextmanager
-def telling(post: Callable[[Iterable[Said]], None]) -> Iterator[None]:
-    """Posts whatever breaks the block, so that the reader hears of it. What is no `Exception` passes on as well."""
+def post_failures(post: Callable[[Iterable[EventOrError]], None]) -> Iterator[None]:
+    """Posts whatever breaks the block, so that its reader gets it. What is no `Exception` is raised as well."""
     try:
         yield
     except (asyncio.CancelledError, GeneratorExit):
         raise
     except BaseException as error:
-        post([as_told(error, "The engine could not finish this completion; the server's log has the cause.")])
+        post([public_error(error, "The engine could not finish this completion; the server's log has the cause.")])
         if not isinstance(error, Exception):
             raise
 
 
-def as_told(error: BaseException, what: str) -> AfterwordError:
-    """`error` if it is meant for readers, else `EngineFailed` that says `what`. An engine's failure is logged."""
-    told = error if isinstance(error, AfterwordError) else EngineFailed(what)
-    if told is not error:
-        told.__cause__ = error
-    if type(told) is EngineFailed:
+def public_error(error: BaseException, message: str) -> AfterwordError:
+    """`error` itself if its text is meant for clients, else `EngineFailed(message)` caused by it, which is logged."""
+    public = error if isinstance(error, AfterwordError) else EngineFailed(message)
+    if public is not error:
+        public.__cause__ = error
+    # Not its subclasses: what an upstream did is logged by the API, under the request's id.
+    if type(public) is EngineFailed:
         # A log that cannot be written (its file is closed, its disk full) must not cost more requests.
         with suppress(Exception):
-            log.error("engine failed", detail=str(told), exc_info=error)
-    return told
+            log.error("engine failed", detail=str(public), exc_info=error)
+    return public
