@@ -8,18 +8,20 @@ from typing import Any
 
 
 @contextmanager
-def run_server(app: Any) -> Iterator[str]:
+def run_server(app: Any, **settings: Any) -> Iterator[str]:
     """Serve `app` in a thread on a free port of 127.0.0.1; yields its base URL, without a slash at the end.
+
+    `settings`: fields of `ServerConfig` that are about connections.
 
     Raises `RuntimeError` if the application's lifespan fails. On leaving, answers in progress get five seconds.
     """
     import uvicorn
 
-    from afterword.api.protocol import HttpProtocol
+    from afterword.api.listening import uvicorn_config
+    from afterword.config.tree import ServerConfig
 
     listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_config=None, http=HttpProtocol, ws="none", timeout_graceful_shutdown=5)
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(uvicorn_config(app, ServerConfig(**settings), seconds_to_finish=5))
 
     def serve() -> None:
         # The socket already listens, so a request sent before the application is ready waits in its backlog;

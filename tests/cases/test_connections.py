@@ -3,12 +3,16 @@
 import json
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
 from tests.api.served import app_of
 from tests.cases.raw import BODY, LENGTH, POST, answer_on, connected, talk
 from tests.live import run_server
+
+from afterword.api.listening import uvicorn_config
+from afterword.config.tree import ServerConfig
 
 
 @pytest.fixture(scope="module")
@@ -116,3 +120,21 @@ def test_http_26_every_answer_has_its_length(url: str, request_: bytes, status: 
     headers = dict(line.split(": ", 1) for line in lines)
     assert "transfer-encoding" not in headers
     assert len(content) == (0 if request_.startswith(b"HEAD") else int(headers["content-length"]))
+
+
+USUAL_FOR_PROXIES = 60
+
+
+def test_http_25_a_connection_is_kept_for_longer_than_proxies_keep_theirs() -> None:
+    config = uvicorn_config(app_of(), ServerConfig())
+    assert config.timeout_keep_alive > USUAL_FOR_PROXIES
+
+
+def test_http_25_and_for_as_long_as_it_is_told() -> None:
+    with run_server(app_of(), keep_alive=1) as url, connected(url) as connection:
+        for _ in range(2):
+            connection.sendall(POST + LENGTH + BODY)
+            assert answer_on(connection).text == "A"
+            # Longer than between requests on one connection; what is waited for below is more.
+            time.sleep(0.5)
+        assert connection.recv(1) == b""

@@ -12,7 +12,7 @@ import uvicorn
 
 from afterword import logs
 from afterword.api.app import create_app
-from afterword.api.protocol import HttpProtocol
+from afterword.api.listening import uvicorn_config
 from afterword.cli.cluster import CLUSTER_OPTION, serve_on_cluster
 from afterword.cli.options import setting_options, with_options
 from afterword.cli.ready import ready_line
@@ -22,9 +22,6 @@ from afterword.config.tree import SETTINGS, ServerConfig
 from afterword.errors import ConfigurationError
 from afterword.gateway.opening import check_gateway, open_gateway
 from afterword.loading.registry import load_registry
-
-SECONDS_TO_FINISH = 30
-"""How long answers under way may go on once the server has been told to stop."""
 
 
 @with_options([*setting_options(setting.name for setting in SETTINGS), CLUSTER_OPTION])
@@ -53,19 +50,7 @@ def serve(values: Mapping[str, Any]) -> None:
     with _bind(config.server) as listener:
         registry = load_registry(config)
         app = create_app(registry, config.server, open_gateway(config), content_filter)
-        server = _Server(
-            uvicorn.Config(
-                app,
-                loop="uvloop",
-                http=HttpProtocol,
-                ws="none",
-                access_log=False,
-                log_level="warning",
-                server_header=False,
-                timeout_graceful_shutdown=SECONDS_TO_FINISH,
-            ),
-            ready_line(config, registry, listener.getsockname()[1]),
-        )
+        server = _Server(uvicorn_config(app, config.server), ready_line(config, registry, listener.getsockname()[1]))
         _ignore_repeated_signals()
         server.run(sockets=[listener])
 

@@ -49,6 +49,12 @@ class ServerConfig(Table):
     max_logprobs: int = key(100, "Largest `logprobs` a request may ask for.", ge=0, le=1000)
     max_candidates: int = key(2048, "Most candidates (prompts times best_of) in one request.", ge=1)
     max_body_bytes: Bytes = key(32 * 2**20, "Largest request body, also once inflated.", shown="32MiB")
+    keep_alive: int = key(
+        75,
+        "Seconds that a connection stays open after an answer; more than a proxy in front keeps it.",
+        ge=1,
+        le=86400,
+    )
     cors_origins: Texts = key(("*",), "Web origins that may call the server from a browser.", shown="*")
     content_filter: FileOrFunction | None = key(
         None,
