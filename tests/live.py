@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+N_DESCRIPTORS = 1000
+"""What a server under test may open."""
+
 
 @contextmanager
 def run_server(app: Any, **settings: Any) -> Iterator[str]:
@@ -21,7 +24,7 @@ def run_server(app: Any, **settings: Any) -> Iterator[str]:
     from afterword.config.tree import ServerConfig
 
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn_config(app, ServerConfig(**settings), seconds_to_finish=5))
+    server = uvicorn.Server(uvicorn_config(app, ServerConfig(**settings), N_DESCRIPTORS, seconds_to_finish=5))
 
     def serve() -> None:
         # The socket already listens, so a request sent before the application is ready waits in its backlog;

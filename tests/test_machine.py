@@ -1,11 +1,12 @@
 """What the machine offers, read from files as the kernel writes them."""
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
 
-from afterword.machine import free_memory, resident_memory, usable_cores
+from afterword.machine import free_descriptors, free_memory, resident_memory, usable_cores
 
 MEMINFO = "MemTotal:       8000 kB\nMemFree:         100 kB\nMemAvailable:   4000 kB\n"
 
@@ -58,3 +59,17 @@ def test_a_quota_limits_the_cores(tmp_path: Path, quota: str, expected: int) -> 
 def test_a_process_occupies_memory_if_the_system_says() -> None:
     assert resident_memory() > 2**20
     assert resident_memory(Path("/no/such/file")) == 0
+
+
+def test_descriptors_that_are_open_are_not_free(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        n_free = free_descriptors(tmp_path)
+        for name in ("0", "1", "2"):
+            (tmp_path / name).touch()
+        assert free_descriptors(tmp_path) == n_free - 3
+        raised, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert raised >= soft
+        assert free_descriptors(tmp_path / "none") < n_free
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -1,9 +1,17 @@
-"""How much of this machine the process may use: free memory and physical cores. Knows no setting and no model."""
+"""How much of this machine the process may use: memory, cores, file descriptors. Knows no setting and no model."""
 
 import os
+import resource
+from contextlib import suppress
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
+
+MOST_DESCRIPTORS = 65536
+"""More are not asked for: some libraries take time or memory for each that there could be."""
+
+SOME_DESCRIPTORS = 64
+"""What a process is taken to have open where the system does not say."""
 
 
 def free_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = CGROUP) -> int:
@@ -28,6 +36,22 @@ def resident_memory(statm: Path = Path("/proc/self/statm")) -> int:
         return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0
+
+
+def free_descriptors(listed: Path = Path("/proc/self/fd")) -> int:
+    """Files and connections that this process may still open, once its limit is as high as this user may have it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    try:
+        n_open = len(list(listed.iterdir()))
+    except OSError:
+        n_open = SOME_DESCRIPTORS
+    limit = MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+    return max(0, limit - n_open)
 
 
 def _available(meminfo: Path) -> int:

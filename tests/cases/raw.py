@@ -4,8 +4,7 @@ import json
 import socket
 import urllib.parse
 from dataclasses import dataclass
-from http.client import HTTPResponse
-from typing import Any, cast
+from typing import Any, Self, cast
 
 BODY = b'{"prompt":"A","max_tokens":1,"temperature":0}'
 POST = b"POST /v1/completions HTTP/1.1\r\nHost: test\r\n"
@@ -27,25 +26,58 @@ class Answer:
         return cast(str, body["choices"][0]["text"])
 
 
-def connected(url: str) -> socket.socket:
+class Connection:
+    """A connection to a server, closed with the context."""
+
+    def __init__(self, url: str) -> None:
+        address = urllib.parse.urlsplit(url)
+        self.socket = socket.create_connection((address.hostname, address.port), timeout=60)
+        self._file = self.socket.makefile("rb")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self.socket.close()
+
+    def send(self, content: bytes) -> None:
+        """All of it."""
+        self.socket.sendall(content)
+
+    def rest(self) -> bytes:
+        """What comes until the server closes."""
+        return self._file.read()
+
+    def line(self) -> bytes:
+        """The next line with its end; nothing if the server has closed."""
+        return self._file.readline()
+
+    def answer(self) -> Answer:
+        """The next answer, whose length must be known."""
+        status = int(self.line().split()[1])
+        headers = dict(line.decode("ascii").strip().split(": ", 1) for line in iter(self.line, b"\r\n"))
+        headers = {name.lower(): value for name, value in headers.items()}
+        if headers.get("transfer-encoding") == "chunked":
+            content = b"".join(iter(self._chunk, b""))
+        else:
+            content = self._file.read(int(headers["content-length"]))
+        return Answer(status, headers, content)
+
+    def _chunk(self) -> bytes:
+        content = self._file.read(int(self.line(), 16))
+        assert self.line() == b"\r\n"
+        return content
+
+
+def connected(url: str) -> Connection:
     """A connection to the server."""
-    address = urllib.parse.urlsplit(url)
-    return socket.create_connection((address.hostname, address.port), timeout=60)
+    return Connection(url)
 
 
 def talk(url: str, *pieces: bytes) -> bytes:
     """Send the pieces and read until the server closes the connection."""
-    answer = b""
     with connected(url) as connection:
         for piece in pieces:
-            connection.sendall(piece)
-        while piece := connection.recv(65536):
-            answer += piece
-    return answer
-
-
-def answer_on(connection: socket.socket) -> Answer:
-    """The next answer on a connection, read by the standard library's client."""
-    response = HTTPResponse(connection)
-    response.begin()
-    return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, response.read())
+            connection.send(piece)
+        return connection.rest()

@@ -2,23 +2,35 @@
 
 import json
 import shutil
+import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 
+import httpx
 import pytest
-from tests.api.served import app_of
-from tests.cases.raw import BODY, LENGTH, POST, answer_on, connected, talk
+from structlog.testing import capture_logs
+from tests.api.served import app_of, wait_until
+from tests.cases.raw import BODY, LENGTH, POST, connected, talk
 from tests.live import run_server
 
+from afterword.api import intake
 from afterword.api.listening import uvicorn_config
 from afterword.config.tree import ServerConfig
+from afterword.engine.echo import EchoEngine
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     with run_server(app_of()) as running:
         yield running
+
+
+def wait_for(happened: Callable[[], bool]) -> None:
+    """Return once it has, without a connection of one's own. A wait in vain is ended by the suite's timeout."""
+    while not happened():
+        time.sleep(0.01)
 
 
 OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n"
@@ -43,14 +55,14 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(BODY
 def test_http_21_an_offer_of_another_protocol_is_ignored_and_the_body_read(url: str, pieces: list[bytes]) -> None:
     with connected(url) as connection:
         for piece in pieces:
-            connection.sendall(piece)
+            connection.send(piece)
         for _ in range(b"".join(pieces).count(POST)):
-            answer = answer_on(connection)
+            answer = connection.answer()
             assert (answer.status, answer.text) == (200, "A")
             assert "upgrade" not in answer.headers
         # And the connection goes on in the protocol that it began with.
-        connection.sendall(POST + LENGTH + BODY)
-        assert answer_on(connection).text == "A"
+        connection.send(POST + LENGTH + BODY)
+        assert connection.answer().text == "A"
 
 
 def test_http_21_an_offer_beside_the_wish_to_close_keeps_the_wish(url: str) -> None:
@@ -60,16 +72,16 @@ def test_http_21_an_offer_beside_the_wish_to_close_keeps_the_wish(url: str) -> N
 
 def test_http_21_the_client_may_wait_for_leave_to_send_its_body(url: str) -> None:
     with connected(url) as connection:
-        connection.sendall(POST + OFFER + b"Expect: 100-continue\r\n" + LENGTH)
-        assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
-        connection.sendall(BODY)
-        assert answer_on(connection).text == "A"
+        connection.send(POST + OFFER + b"Expect: 100-continue\r\n" + LENGTH)
+        assert connection.line() + connection.line() == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.send(BODY)
+        assert connection.answer().text == "A"
 
 
 def test_http_21_an_offer_on_a_route_without_a_body_is_answered(url: str) -> None:
     with connected(url) as connection:
-        connection.sendall(b"GET /health HTTP/1.1\r\nHost: test\r\n" + OFFER + b"\r\n")
-        assert answer_on(connection).status == 200
+        connection.send(b"GET /health HTTP/1.1\r\nHost: test\r\n" + OFFER + b"\r\n")
+        assert connection.answer().status == 200
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
@@ -126,15 +138,98 @@ USUAL_FOR_PROXIES = 60
 
 
 def test_http_25_a_connection_is_kept_for_longer_than_proxies_keep_theirs() -> None:
-    config = uvicorn_config(app_of(), ServerConfig())
+    config = uvicorn_config(app_of(), ServerConfig(), n_descriptors=1000)
     assert config.timeout_keep_alive > USUAL_FOR_PROXIES
 
 
 def test_http_25_and_for_as_long_as_it_is_told() -> None:
     with run_server(app_of(), keep_alive=1) as url, connected(url) as connection:
         for _ in range(2):
-            connection.sendall(POST + LENGTH + BODY)
-            assert answer_on(connection).text == "A"
+            connection.send(POST + LENGTH + BODY)
+            assert connection.answer().text == "A"
             # Longer than between requests on one connection; what is waited for below is more.
             time.sleep(0.5)
-        assert connection.recv(1) == b""
+        assert connection.line() == b""
+
+
+HALF = POST + b"X-Slow: "
+
+
+@pytest.mark.parametrize("sent", [b"", b"\r\n", b"POST", HALF], ids=["nothing", "a line end", "a word", "half a head"])
+def test_http_24_who_brings_no_head_is_closed(sent: bytes) -> None:
+    with run_server(app_of(), head_timeout=1) as url, capture_logs() as logs:
+        answer = talk(url, sent)
+    if sent in (HALF, b"POST"):
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"did not come within 1 seconds" in answer
+    else:
+        assert answer == b""
+    assert [line["why"] for line in logs if line["event"] == "connections closed"] == [{"no request within 1 s": 1}]
+
+
+def test_http_24_so_is_who_brings_half_of_a_second_head() -> None:
+    with run_server(app_of(), head_timeout=1) as url:
+        assert talk(url, POST + LENGTH + BODY + HALF).count(b"HTTP/1.1 ") == 2
+
+
+def test_http_24_half_a_head_behind_a_request_does_not_end_its_answer() -> None:
+    engine = EchoEngine(token_delay=0.15)
+    with run_server(app_of(engine), head_timeout=1) as url:
+        stream = STREAM.replace(b'"max_tokens":4', b'"max_tokens":12')
+        answer = talk(url, POST + b"Content-Length: %d\r\n\r\n" % len(stream) + stream + HALF)
+    assert answer.count(b"[DONE]") == 1
+    assert answer.index(b"[DONE]") < answer.index(b"HTTP/1.1 408 ")
+
+
+def test_http_24_a_body_that_trickles_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "IDLE_SECONDS", 0.5)
+    with run_server(app_of()) as url, connected(url) as connection:
+        connection.send(POST + b"Content-Length: 100000\r\n\r\n")
+        for _ in range(10):
+            connection.send(b" " * 20)
+            time.sleep(0.1)
+        answer = connection.answer()
+    assert answer.status == 408
+    assert "more slowly than 500 bytes a second" in json.loads(answer.content)["error"]["message"]
+
+
+def test_http_24_who_reads_nothing_of_a_long_answer_is_let_go() -> None:
+    engine = EchoEngine()
+    body = b'{"prompt":"%b","max_tokens":0,"echo":true,"logprobs":100}' % (b"A" * 8000)
+    with run_server(app_of(engine), stall_timeout=1) as url, connected(url) as connection, capture_logs() as logs:
+        connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.send(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        wait_until(url, lambda: any(line["event"] == "connections closed" for line in logs))
+    assert [line["why"] for line in logs if line["event"] == "connections closed"] == [
+        {"nothing of an answer read for 1 s": 1}
+    ]
+
+
+@pytest.mark.parametrize("sent", [b"", HALF], ids=["nothing", "half a head"])
+def test_http_24_a_newcomer_is_served_when_all_connections_are_idle(sent: bytes) -> None:
+    with run_server(app_of(), max_connections=20) as url, ExitStack() as stack, capture_logs() as logs:
+        held = [stack.enter_context(connected(url)) for _ in range(60)]
+        for connection in held:
+            with suppress(OSError):
+                connection.send(sent)
+        assert httpx.get(f"{url}/health").status_code == 200
+        # Those that came last are kept.
+        held[-1].send(b"a\r\n" + LENGTH + BODY if sent else POST + LENGTH + BODY)
+        assert held[-1].answer().text == "A"
+    assert [line for line in logs if line["event"] == "connections closed"] != []
+
+
+def test_http_24_a_request_under_way_is_never_closed_for_a_newcomer() -> None:
+    engine = EchoEngine(token_delay=0.05)
+    body = STREAM.replace(b'"max_tokens":4', b'"max_tokens":30')
+    with run_server(app_of(engine), max_connections=2) as url, connected(url) as first, connected(url) as second:
+        for connection in (first, second):
+            connection.send(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        wait_for(lambda: engine.stats().running == 2)
+        with connected(url) as newcomer:
+            answer = newcomer.answer()
+            assert answer.status == 503
+            assert "as many connections as it takes" in json.loads(answer.content)["error"]["message"]
+        for connection in (first, second):
+            assert b"[DONE]" in connection.answer().content
+        assert httpx.get(f"{url}/health").status_code == 200

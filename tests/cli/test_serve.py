@@ -7,8 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -20,11 +20,13 @@ SOURCES = Path(__file__).resolve().parents[2] / "src"
 
 
 @contextmanager
-def serving(folder: Path, *options: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+def serving(
+    folder: Path, *options: str, command: Sequence[str] = COMMAND
+) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """The running server and the line it said when it was ready."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
     with subprocess.Popen(
-        [*COMMAND, *options], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, *options], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             assert process.stdout is not None
@@ -115,3 +117,23 @@ def test_a_cluster_without_ray_is_refused_with_what_to_install(tmp_path: Path) -
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert "pip install 'afterword[ray]', on every node" in done.stderr
+
+
+def test_http_24_few_files_are_no_reason_to_turn_newcomers_away(tmp_path: Path) -> None:
+    """More connections than the process may have files: they send half a head, or nothing."""
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (96, 96)); " + COMMAND[2]
+    with (
+        serving(tmp_path, command=[sys.executable, "-c", limited, *COMMAND[3:]]) as (process, line),
+        ExitStack() as held,
+    ):
+        url = httpx.URL(address(line))
+        for number in range(110):
+            connection = held.enter_context(socket.create_connection((url.host, url.port), timeout=60))
+            with suppress(OSError):
+                connection.sendall(b"POST /v1/completions HTTP/1.1\r\n" if number % 2 else b"")
+        for _ in range(3):
+            assert httpx.post(f"{url}/completions", json={"prompt": "a", "max_tokens": 1}).status_code == 200
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+    assert "connections closed" in err
+    assert "idle for longest" in err

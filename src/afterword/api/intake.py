@@ -24,6 +24,9 @@ _GZIP = 16 + zlib.MAX_WBITS
 IDLE_SECONDS = 30.0
 """How long a body may stop coming before it counts as never coming."""
 
+SLOWEST = 500
+"""Bytes a second that must come in the long run, beside one such pause: a body that trickles holds its connection."""
+
 
 async def read_object(request: Request, max_bytes: int) -> dict[str, Any]:
     """The request's body as a JSON object. Content-Type is ignored: some clients send none.
@@ -66,15 +69,22 @@ def _reason(error: Exception) -> str:
 
 
 async def _pieces(receive: Receive) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    due = loop.time() + IDLE_SECONDS
     while True:
+        idle = loop.time() + IDLE_SECONDS
         try:
-            async with asyncio.timeout(IDLE_SECONDS):
+            async with asyncio.timeout_at(min(idle, due)):
                 message = await receive()
         except TimeoutError:
-            raise Refused(408, f"The request's body stopped coming for {IDLE_SECONDS:g} seconds.") from None
+            slow = f"came more slowly than {SLOWEST} bytes a second"
+            why = slow if due < idle else f"stopped coming for {IDLE_SECONDS:g} seconds"
+            raise Refused(408, f"The request's body {why}.") from None
         if message["type"] == "http.disconnect":
             raise ClientLeft
-        yield message.get("body", b"")
+        piece = message.get("body", b"")
+        due += len(piece) / SLOWEST
+        yield piece
         if not message.get("more_body", False):
             return
 

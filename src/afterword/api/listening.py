@@ -1,25 +1,52 @@
 """How uvicorn is set up to serve the application: by the program, and by the tests that need a socket."""
 
+import asyncio
+from functools import partial
+from typing import cast
+
+import structlog
 from starlette.types import ASGIApp
 from uvicorn import Config
 
+from afterword.api.connections import ConnectionLimits, Connections
 from afterword.api.protocol import HttpProtocol
 from afterword.config.tree import ServerConfig
 
 SECONDS_TO_FINISH = 30
 """How long answers under way may go on once the server has been told to stop."""
 
+MOST_CONNECTIONS = 10_000
+"""Unless something else is configured."""
 
-def uvicorn_config(app: ASGIApp, server: ServerConfig, seconds_to_finish: int = SECONDS_TO_FINISH) -> Config:
-    """uvicorn with our protocol and without words of its own."""
+MOST_UNACCEPTED = 2048
+"""Connections that the system may hold for a busy server."""
+
+
+def uvicorn_config(
+    app: ASGIApp, server: ServerConfig, n_descriptors: int, seconds_to_finish: int = SECONDS_TO_FINISH
+) -> Config:
+    """uvicorn with our protocol and without words of its own.
+
+    `n_descriptors`: files that may still be opened. A quarter stays for what is no connection, and for those that are
+    accepted in one go before the limit can be looked at.
+    """
+    most = max(1, n_descriptors * 3 // 4)
+    wanted = MOST_CONNECTIONS if server.max_connections is None else server.max_connections
+    if server.max_connections is not None and wanted > most:
+        structlog.get_logger("afterword.http").warning(
+            "fewer connections than max_connections: the system allows no more files", limit=most
+        )
+    limits = ConnectionLimits(min(wanted, most), server.head_timeout, server.stall_timeout)
     return Config(
         app,
         loop="uvloop",
-        http=HttpProtocol,
+        # uvicorn only ever calls it.
+        http=cast(type[asyncio.Protocol], partial(HttpProtocol, connections=Connections(limits))),
         ws="none",
         access_log=False,
         log_level="warning",
         server_header=False,
+        backlog=min(MOST_UNACCEPTED, max(1, n_descriptors - most)),
         timeout_keep_alive=server.keep_alive,
         timeout_graceful_shutdown=seconds_to_finish,
     )

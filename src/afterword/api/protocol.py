@@ -3,14 +3,17 @@
 What is refused here never becomes a request: no route, no log line, no headers of ours. Knows no application.
 """
 
+from asyncio import AbstractEventLoop, BaseTransport, TimerHandle, Transport
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from afterword.api.errors import Failure
+from afterword.api.connections import Connections
+from afterword.api.errors import INVALID, SERVER, Failure
 
 MAX_HEAD = 64 * 1024
 """Bytes of request line and headers that may come before they end; what came with the first read is not counted."""
@@ -30,11 +33,36 @@ class HttpProtocol(HttpToolsProtocol):
     of a request alone that offers another protocol, though the offer is for the server to ignore (RFC 9110, 7.8).
     """
 
-    _in_head = False
-    _n_head = 0
-    _refused = False
-    _offered = False
-    """The head that has just ended offers another protocol: it is read again without the offer."""
+    def __init__(self, *args: Any, connections: Connections, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._connections = connections
+        self._in_head = False
+        self._n_head = 0
+        self._refused = False
+        self._offered = False
+        """The head that has just ended offers another protocol: it is read again without the offer."""
+        self._head = _Deadline(self.loop, self._connections.limits.head, self._head_is_late)
+        self._reading = _Deadline(self.loop, self._connections.limits.stall, self._stalled)
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        """Count it, and wait for a head."""
+        super().connection_made(cast(Transport, transport))
+        if self._connections.opened(self):
+            self._head.start()
+        else:
+            # Not after a while: others come, and there is no room for those that wait.
+            self._refuse(503, "The server has as many connections as it takes.", SERVER, linger=0)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        self._connections.closed(self)
+        self._head.stop()
+        self._reading.stop()
+        super().connection_lost(exc)
+
+    def drop(self) -> None:
+        """See `Connection`."""
+        self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Parse, and count what belongs to a head that has not ended; drop what follows a refusal."""
@@ -47,15 +75,20 @@ class HttpProtocol(HttpToolsProtocol):
             self._n_head += len(data)
             if self._n_head > MAX_HEAD:
                 self._refuse(431, f"The request's headers are larger than {MAX_HEAD} bytes.")
+        if not self._at_work and not self._refused:
+            # It may have sent something that is no head yet.
+            self._head.start()
 
     def on_message_begin(self) -> None:
         """A head begins."""
         super().on_message_begin()
         self._in_head, self._n_head = True, 0
+        self._head.start()
 
     def on_headers_complete(self) -> None:
         """It has ended."""
         self._in_head = False
+        self._head.stop()
         self._offered = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
         if not self._offered:
             super().on_headers_complete()
@@ -65,11 +98,28 @@ class HttpProtocol(HttpToolsProtocol):
         if not self._offered:
             super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        """The next request on the connection may begin."""
+        super().on_response_complete()
+        if not self._at_work:
+            self._connections.idle(self)
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it is written to."""
+        super().pause_writing()
+        self._reading.start()
+
+    def resume_writing(self) -> None:
+        """It has read on."""
+        super().resume_writing()
+        self._reading.stop()
+
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are no HTTP; `msg` is uvicorn's sentence, which says no more than that."""
         self._refuse(400, f"The connection carried no valid HTTP request. {msg}")
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._connections.busy(self)
         if cycle.scope["http_version"] == "1.0":
             # Such a client knows nothing of what `Expect` would get it, nor of chunks.
             cycle.waiting_for_100_continue = False
@@ -100,15 +150,61 @@ class HttpProtocol(HttpToolsProtocol):
                 head += b"%b: %b\r\n" % (name, value)
         return head + b"\r\n"
 
-    def _refuse(self, status: int, message: str) -> None:
+    @property
+    def _at_work(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _head_is_late(self) -> None:
+        if self._at_work:
+            # The head behind a request that is still being answered.
+            self._head.start()
+            return
+        seconds = self._connections.limits.head
+        self._connections.tell(f"no request within {seconds:g} s")
+        if self._in_head:
+            self._refuse(408, f"The request's headers did not come within {seconds:g} seconds.")
+        else:
+            self.transport.close()
+
+    def _stalled(self) -> None:
+        self._connections.tell(f"nothing of an answer read for {self._connections.limits.stall:g} s")
+        self.transport.abort()
+
+    def _refuse(self, status: int, message: str, kind: str = INVALID, linger: float = LINGER_SECONDS) -> None:
         """Answer without a request and close in a while: nothing that follows can be understood."""
         self._refused = True
-        content = Failure(status, message).body()
+        self._head.stop()
+        content = Failure(status, message, kind).body()
         head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
         length = f"content-length: {len(content)}\r\nconnection: close\r\n\r\n"
         self.transport.write((head + length).encode("ascii") + content)
         self.transport.write_eof()
-        self.loop.call_later(LINGER_SECONDS, self.transport.close)
+        self.loop.call_later(linger, self.transport.close)
+
+
+class _Deadline:
+    """Calls `late` so many seconds after `start`, unless it is stopped before."""
+
+    def __init__(self, loop: AbstractEventLoop, seconds: float, late: Callable[[], None]) -> None:
+        self._loop = loop
+        self._seconds = seconds
+        self._late = late
+        self._timer: TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to count; one that counts already goes on."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._seconds, self._fire)
+
+    def stop(self) -> None:
+        """Count no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._late()
 
 
 class _UntilClosed:

@@ -22,6 +22,7 @@ from afterword.config.tree import SETTINGS, ServerConfig
 from afterword.errors import ConfigurationError
 from afterword.gateway.opening import check_gateway, open_gateway
 from afterword.loading.registry import load_registry
+from afterword.machine import free_descriptors
 
 
 @with_options([*setting_options(setting.name for setting in SETTINGS), CLUSTER_OPTION])
@@ -50,7 +51,10 @@ def serve(values: Mapping[str, Any]) -> None:
     with _bind(config.server) as listener:
         registry = load_registry(config)
         app = create_app(registry, config.server, open_gateway(config), content_filter)
-        server = _Server(uvicorn_config(app, config.server), ready_line(config, registry, listener.getsockname()[1]))
+        server = _Server(
+            uvicorn_config(app, config.server, free_descriptors()),
+            ready_line(config, registry, listener.getsockname()[1]),
+        )
         _ignore_repeated_signals()
         server.run(sockets=[listener])
 

@@ -55,6 +55,18 @@ class ServerConfig(Table):
         ge=1,
         le=86400,
     )
+    head_timeout: int = key(
+        60, "Seconds within which a connection must bring a request's head, also its first.", ge=1, le=86400
+    )
+    stall_timeout: int = key(
+        300, "Seconds that a client may read nothing of its answer before it counts as gone.", ge=1, le=86400
+    )
+    max_connections: int | None = key(
+        None,
+        "Connections at once; for one more, the one that is idle for longest is closed.",
+        shown="10000, or three quarters of the file descriptors that are left",
+        ge=1,
+    )
     cors_origins: Texts = key(("*",), "Web origins that may call the server from a browser.", shown="*")
     content_filter: FileOrFunction | None = key(
         None,
