@@ -46,7 +46,8 @@ def find_model(dialect: Dialect, registry: Registry, name: str | None, scope: Sc
     try:
         served = dialect.find(registry, name)
     except ModelNotFound as missing:
-        names = [dialect.name_of(other) for other in permitted_models(registry, scope)]
+        # By names that every dialect takes, so that their errors are the same.
+        names = [other.full_name for other in permitted_models(registry, scope)]
         raise ModelNotFound(missing.name, full_name=missing.full_name, names=names) from None
     if not grant_of(scope).allows(served.full_name):
         raise NotPermitted(f"This API key may not use the model '{served.full_name}'.")
