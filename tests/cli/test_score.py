@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli import terminal
 from tests.cli.conftest import KEY, Afterword
 
 from afterword.cli.score import summary
@@ -83,3 +84,19 @@ def test_a_file_that_cannot_be_read_is_named(
     result = afterword("score", name)
     assert result.stderr.startswith(f"Error: {name} cannot be read: ")
     assert result.exit_code == 2
+
+
+LINES = b"one\ntwo\nthree\nfour\nfive " + b"long " * 40 + b"\n"
+
+
+def test_cli_01_rows_go_to_the_file_while_the_terminal_shows_the_progress(tmp_path: Path) -> None:
+    ran = terminal.run("score", "-", folder=tmp_path, terminal=("stderr",), stdin=LINES)
+    assert [row["text"] for row in rows(ran.stdout.decode())] == LINES.decode().splitlines()
+    assert "Scoring" in ran.terminal
+    assert "sum_logprob" not in ran.terminal
+
+
+def test_cli_01_rows_on_a_terminal_are_whole_and_nothing_is_between_them(tmp_path: Path) -> None:
+    ran = terminal.run("score", "-", folder=tmp_path, terminal=("stdout", "stderr"), stdin=LINES)
+    assert [row["text"] for row in rows(ran.terminal)] == LINES.decode().splitlines()
+    assert "\x1b" not in ran.terminal

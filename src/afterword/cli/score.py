@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress
 
 from afterword.api.wire import dumps
 from afterword.cli.open_source import SOURCE_OPTIONS, open_source
@@ -51,17 +51,28 @@ async def _score(source: Source, lines: Sequence[str]) -> None:
     numbered = enumerate(lines, start=1)
     window: deque[asyncio.Task[dict[str, Any]]] = deque()
     try:
-        for _ in track(lines, "Scoring", console=Console(stderr=True)):
-            for number, line in islice(numbered, IN_FLIGHT - len(window)):
-                window.append(asyncio.create_task(_score_line(source, number, line)))
-            row = await window[0]
-            window.popleft()
-            sys.stdout.write(dumps(row).decode() + "\n")
+        with _progress() as progress:
+            for _ in progress.track(lines, description="Scoring"):
+                for number, line in islice(numbered, IN_FLIGHT - len(window)):
+                    window.append(asyncio.create_task(_score_line(source, number, line)))
+                row = await window[0]
+                window.popleft()
+                sys.stdout.write(dumps(row).decode() + "\n")
     finally:
         for task in window:
             task.cancel()
         await asyncio.gather(*window, return_exceptions=True)
         await source.aclose()
+
+
+def _progress() -> Progress:
+    """A bar on stderr, unless the rows themselves show on a terminal how far it is (docs/rules.md#output-of-commands).
+
+    Without the two switches rich takes stdout over, and writes to the bar's terminal what was meant for a file.
+    """
+    return Progress(
+        console=Console(stderr=True), redirect_stdout=False, redirect_stderr=False, disable=sys.stdout.isatty()
+    )
 
 
 async def _score_line(source: Source, number: int, line: str) -> dict[str, Any]:
