@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from afterword.api.docs import kinds
 from afterword.cli.main import app
 from afterword.completions.body import body_schema
-from afterword.config.model import DEFAULT_MODEL, ModelConfig
+from afterword.config.model import DEFAULT_MODEL, DEFAULT_NAME, ModelConfig
 from afterword.config.table import Key, Table, keys_of
 from afterword.config.tree import SECTIONS
 from afterword.config.values import allowed
@@ -119,7 +119,7 @@ def configuration() -> str:
         parts.append("\n".join(_row(key) for key in keys.values()) + "\n")
     parts.append(
         "## `[[models]]`\n\nOne table a model; without any, the model that comes along is served: "
-        f"`{DEFAULT_MODEL.name}`, which also answers to {', '.join(f'`{alias}`' for alias in DEFAULT_MODEL.aliases)}.\n"
+        f"`{DEFAULT_MODEL.name}`. The first one also answers to `{DEFAULT_NAME}`, unless another is called so.\n"
     )
     parts.append(_tables(ModelConfig))
     parts.append(

@@ -22,9 +22,10 @@ def test_models_are_listed_with_what_their_headers_say(
     (tmp_path / "afterword.toml").write_text(TOML)
     head, first, second = [line.split() for line in afterword("models").stdout.splitlines()]
     assert head == ["Name", "Aliases", "File", "Size", "Trained", "context", "Infill"]
-    assert first[:3] == ["smollm2-135m-instruct", "a,", "b"]
-    assert first[3].endswith("/SmolLM2-135M-Instruct.Q4_1.gguf")
-    assert first[4:] == ["94", "MiB", "8192", "template"]
+    assert first[:3] == ["smollm2-135m-instruct", "a,", "b,"]
+    assert first[3] == "default"
+    assert first[4].endswith("/SmolLM2-135M-Instruct.Q4_1.gguf")
+    assert first[5:] == ["94", "MiB", "8192", "template"]
     assert second == ["echo", "-", "-", "-", "-", "no"]
 
 

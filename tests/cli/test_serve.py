@@ -45,8 +45,9 @@ def address(line: str) -> str:
 def test_a_server_says_where_it_is_and_stops_in_good_order(tmp_path: Path, number: int) -> None:
     with serving(tmp_path, "--context", "64", "--parallel", "2") as (process, line):
         assert re.fullmatch(
-            r"Ready at http://127\.0\.0\.1:\d+/v1: echo \(also gpt-3\.5-turbo-instruct, davinci-002, babbage-002\), "
-            r"context 64, 2 slots; \d+ MiB of memory in use\n",
+            r"Ready at http://127\.0\.0\.1:\d+/v1: echo "
+            r"\(also default, gpt-3\.5-turbo-instruct, davinci-002, babbage-002\), context 64, 2 slots; "
+            r"\d+ MiB of memory in use\n",
             line,
         )
         body = {"prompt": "ab", "temperature": 0, "max_tokens": 4}

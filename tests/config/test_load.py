@@ -218,7 +218,9 @@ def test_paths_in_a_file_are_relative_to_it(tmp_path: Path) -> None:
     (folder / "x.toml").write_text("[engine]\ncache_dir = 'cache'\n[[models]]\npath = 'm/llama.Q8_0.gguf'")
     config = load(tmp_path, config="etc/x.toml")
     assert config.engine.cache_dir == folder / "cache"
-    assert config.models == (ModelConfig(name="llama.Q8_0", path=str(folder / "m" / "llama.Q8_0.gguf")),)
+    assert [(model.name, model.path) for model in config.models] == [
+        ("llama.Q8_0", str(folder / "m" / "llama.Q8_0.gguf"))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -310,7 +312,7 @@ def test_models_keep_their_order_and_fall_back_on_the_engine_s_settings(tmp_path
         ModelConfig(
             name="first",
             path=str(tmp_path / "a.gguf"),
-            aliases=("gpt-3.5-turbo-instruct",),
+            aliases=("gpt-3.5-turbo-instruct", "default"),
             context=1000,
             parallel=4,
             infill_template=template,
@@ -353,11 +355,38 @@ def test_retired_names_are_aliases_while_no_models_are_configured(
 ) -> None:
     for name in ("own.gguf", "davinci-002.gguf"):
         (tmp_path / name).touch()
-    assert [model.aliases for model in load(tmp_path, toml, **flags).models] == aliases
+    models = load(tmp_path, toml, **flags).models
+    assert [tuple(name for name in model.aliases if name != "default") for model in models] == aliases
 
 
 def test_a_configured_model_wins_over_a_built_in_of_its_name(tmp_path: Path) -> None:
     assert load(tmp_path, MODELS, model="echo").models[0].context == 50
+
+
+BUNDLED = f"[[models]]\npath = '{NAME}'\n"
+
+
+@pytest.mark.parametrize(
+    ("toml", "flags", "called"),
+    [
+        pytest.param("", {}, [NAME], id="no configuration"),
+        pytest.param(BUNDLED, {}, [NAME], id="the bundled model"),
+        pytest.param("[[models]]\npath = 'echo'\n" + BUNDLED, {}, ["echo"], id="another before the bundled one"),
+        pytest.param(BUNDLED + "[[models]]\npath = 'echo'", {}, [NAME], id="another behind it"),
+        pytest.param(BUNDLED + "aliases = ['a']", {}, [NAME], id="with aliases of its own"),
+        pytest.param(
+            BUNDLED + "[[models]]\npath = 'echo'\naliases = ['default']", {}, ["echo"], id="an alias that was given"
+        ),
+        pytest.param(BUNDLED + "[[models]]\npath = 'echo'\nname = 'default'", {}, ["default"], id="a name"),
+        pytest.param(BUNDLED + "[[models]]\npath = 'echo'", {"model": "echo"}, ["echo"], id="the one picked"),
+        pytest.param("[[models]]\npath = 'echo'\n" + BUNDLED, {"model": "default"}, ["echo"], id="picked by it"),
+    ],
+)
+def test_cli_03_default_is_the_default_model(
+    tmp_path: Path, toml: str, flags: dict[str, str], called: list[str]
+) -> None:
+    models = load(tmp_path, toml, **flags).models
+    assert [model.name for model in models if "default" in (model.name, *model.aliases)] == called
 
 
 def test_the_name_of_a_setting_is_its_option_and_its_variable_so_it_stands_in_one_table() -> None:

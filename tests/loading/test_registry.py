@@ -25,13 +25,23 @@ def configured(tmp_path: Path, toml: str) -> Config:
 
 @pytest.mark.parametrize(
     ("asked", "found"),
-    [("a", "a"), ("b", "b"), ("old", "a"), ("local/a", "a"), ("local/b", "b"), (None, "a"), ("", "a"), (" \t", "a")],
+    [
+        ("a", "a"),
+        ("b", "b"),
+        ("old", "a"),
+        ("local/a", "a"),
+        ("local/b", "b"),
+        (None, "a"),
+        ("", "a"),
+        (" \t", "a"),
+        ("default", "a"),
+    ],
 )
 def test_the_first_model_answers_for_a_missing_or_blank_name(tmp_path: Path, asked: str | None, found: str) -> None:
     assert load_registry(configured(tmp_path, TWO)).get(asked).name == found
 
 
-@pytest.mark.parametrize("name", ["c", "A", "a ", "default"])
+@pytest.mark.parametrize("name", ["c", "A", "a ", "Default"])
 def test_an_unknown_name_is_not_found(tmp_path: Path, name: str) -> None:
     with pytest.raises(ModelNotFound, match=f"'{name}'"):
         load_registry(configured(tmp_path, TWO)).get(name)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from os.path import expanduser
 from pathlib import Path
 
-from afterword.config.model import DEFAULT_MODEL, ECHO, RETIRED_NAMES, ModelConfig
+from afterword.config.model import DEFAULT_MODEL, DEFAULT_NAME, ECHO, RETIRED_NAMES, ModelConfig
 from afterword.config.tree import Config, EngineConfig
 from afterword.config.vendor import LOCAL, VendorConfig
 from afterword.errors import ConfigurationError
@@ -20,8 +20,9 @@ def decide(config: Config, path: Path, environment: Mapping[str, str], directory
         _whole(model, f"[[models]] number {number} of {path}", engine, base)
         for number, model in enumerate(config.models, start=1)
     ) or (_whole(ModelConfig(path=DEFAULT_MODEL.name), "", engine, base),)
+    models = _one_called_default(models)
     if config.server.model is not None:
-        models = (_selected(config.server.model, models, engine, directory),)
+        models = _one_called_default((_selected(config.server.model, models, engine, directory),))
     if not config.models and config.server.retired_names and not config.server.strict:
         models = (_with_retired_names(models[0]),)
     vendors = tuple(
@@ -64,7 +65,7 @@ def _from_path(path: str, engine: str, base: Path) -> Mapping[str, object]:
     if path == ECHO:
         return {"name": ECHO, "engine": ECHO}
     if path == DEFAULT_MODEL.name:
-        return {"name": path, "aliases": DEFAULT_MODEL.aliases}
+        return {"name": path}
     file = Path(_located(path, base))
     if engine == "llama":
         return {"name": file.stem, "path": str(file)}
@@ -74,6 +75,14 @@ def _from_path(path: str, engine: str, base: Path) -> Mapping[str, object]:
 
 def _located(path: str, base: Path) -> str:
     return path if path in (ECHO, DEFAULT_MODEL.name) else str(base / expanduser(path))
+
+
+def _one_called_default(models: tuple[ModelConfig, ...]) -> tuple[ModelConfig, ...]:
+    """The models, the first of them answering to `default` too if none does (docs/rules.md#model-names)."""
+    if any(DEFAULT_NAME in (model.name, *model.aliases) for model in models):
+        return models
+    first, *further = models
+    return (first.model_copy(update={"aliases": (*first.aliases, DEFAULT_NAME)}), *further)
 
 
 def _selected(wanted: str, models: tuple[ModelConfig, ...], engine: EngineConfig, directory: Path) -> ModelConfig:

