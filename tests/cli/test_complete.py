@@ -37,6 +37,29 @@ def test_parameters_of_the_api_are_options(afterword: Afterword, server: str, op
     assert afterword(*arguments, "--url", server, "--api-key", KEY, "--model", "second").stdout == text
 
 
+@pytest.mark.parametrize(
+    ("stop", "text"),
+    [
+        pytest.param(r"\n", "", id="line"),
+        pytest.param("\n", "", id="a line's end itself"),
+        pytest.param(r"\t", "\nb", id="tab"),
+        pytest.param(r"b\t", "\n", id="within"),
+        pytest.param(r"\\t", "\nb\tc", id="a backslash"),
+        pytest.param(r"\d", "\nb\tc\\te", id="what is no escape stays as it is"),
+        pytest.param("\\", "\nb\tc", id="a backslash at the end"),
+    ],
+)
+def test_cli_04_escapes_in_a_stop_are_read(afterword: Afterword, server: str, stop: str, text: str) -> None:
+    arguments = ("complete", "\nb\tc\\te\\dx", "--temperature", "0", "--max-tokens", "20", "--stop", stop)
+    assert afterword(*arguments).stdout == text
+    assert afterword(*arguments, "--url", server, "--api-key", KEY, "--model", "first").stdout == text
+
+
+def test_cli_04_the_prompt_is_taken_as_it_is(afterword: Afterword) -> None:
+    result = afterword("complete", r"\nabla", "--max-tokens", "0", "--echo", "--suffix", "")
+    assert result.stdout == r"\nabla"
+
+
 def test_several_choices_are_printed_in_order(afterword: Afterword) -> None:
     result = afterword("complete", "ab", *GREEDY, "--n", "2")
     assert result.stdout == "abababab\nabababab\n"

@@ -4,6 +4,7 @@ Values are only told apart by shape here; ranges are the business of `completion
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ NOT_OPTIONS = frozenset({"model", "prompt", "stream", "stream_options"})
 """Given by other means: `--model`, the argument, and the way the command prints."""
 
 _METAVARS = {"text": "TEXT", "texts": "TEXT", "numbers": "ID", "bias": "ID=BIAS"}
+
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\"}
 
 
 def parameter_options() -> list[Option]:
@@ -36,13 +39,16 @@ def _option(field: RequestField) -> Option:
         return Option(name, (f"{flag}/--no-{flag.removeprefix('--')}",), bool, field.doc)
     metavar = _METAVARS.get(control, "NUMBER")
     if control in ("texts", "numbers", "bias"):
-        return Option(name, (flag,), list[str], field.doc + " May be repeated.", metavar)
+        escapes = r" \n, \r, \t and \\ are a line's end, a return, a tab and a backslash." if control == "texts" else ""
+        return Option(name, (flag,), list[str], f"{field.doc} May be repeated.{escapes}", metavar)
     default = "" if field.default is None or field.default == "" else f" [default: {field.default:g}]"
     return Option(name, (flag,), str, field.doc + default, metavar)
 
 
 def _value(field: RequestField, given: Any) -> Any:
     match field.control:
+        case "texts":
+            return [_unescaped(text) for text in given]
         case "numbers":
             return [_number(field.name, text) for text in given]
         case "bias":
@@ -51,6 +57,11 @@ def _value(field: RequestField, given: Any) -> Any:
         case "number" | "slider":
             return _number(field.name, given)
     return given
+
+
+def _unescaped(text: str) -> str:
+    """The text with what a shell cannot write well, such as a line's end (docs/rules.md#escapes)."""
+    return re.sub(r"\\([nrt\\])", lambda found: _ESCAPES[found[1]], text)
 
 
 def _number(name: str, text: str) -> int | float:
