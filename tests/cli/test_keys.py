@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.cli import terminal
 from tests.cli.conftest import Afterword
 
 
@@ -112,3 +113,14 @@ def test_accounts_are_made_and_listed(afterword: Afterword) -> None:
 def test_a_name_is_given_once(afterword: Afterword) -> None:
     afterword("accounts", "create", "research")
     assert afterword("accounts", "create", "research").stderr == "Error: There is an account 'research' already.\n"
+
+
+@pytest.mark.parametrize("columns", [200, 110, 80, 40])
+def test_cli_05_ids_can_be_copied_from_a_terminal(afterword: Afterword, tmp_path: Path, columns: int) -> None:
+    limits = ("--requests-per-minute", "60", "--tokens-per-minute", "40000", "--concurrent-requests", "4")
+    name = "a-name-of-sixty-four-characters-which-is-the-longest-that-there-"
+    key = afterword("keys", "create", name, "--model", "local/a", "--expires", "2099-01-01", *limits).stdout
+    listed = terminal.run("keys", "list", folder=tmp_path, terminal=("stdout",), columns=columns)
+    assert listed.code == 0
+    for whole in (key.split("-")[1], name, "local/a", "2099-01-01T00:00:00+00:00", "40,000"):
+        assert whole in listed.terminal.split(), listed.terminal

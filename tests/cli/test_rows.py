@@ -1,5 +1,7 @@
 """Rows as tables, CSV and JSON."""
 
+import sys
+
 import pytest
 
 from afterword.cli.rows import format_of, print_rows
@@ -17,6 +19,56 @@ def test_a_table_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "-              0  -",
         "Total  1,234,567",
     ]
+
+
+WIDE = [("an-id-of-30-characters-in-all-", "two words", 1234567), ("b", None, 3)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "lines"),
+    [
+        pytest.param(
+            54,
+            [
+                "Id                              Some title          N",
+                "an-id-of-30-characters-in-all-  two words   1,234,567",
+                "b                               -                   3",
+            ],
+            id="as wide as it is",
+        ),
+        pytest.param(
+            50,
+            [
+                "                                Some",
+                "Id                              title            N",
+                "an-id-of-30-characters-in-all-  two      1,234,567",
+                "                                words",
+                "b                               -                3",
+            ],
+            id="words under each other",
+        ),
+        pytest.param(
+            40,
+            [
+                "Id          an-id-of-30-characters-in-all-",
+                "Some title  two words",
+                "N           1,234,567",
+                "",
+                "Id          b",
+                "N           3",
+            ],
+            id="blocks",
+        ),
+    ],
+)
+def test_cli_05_nothing_is_cut_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int, lines: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    print_rows(("id", "some_title", "n"), WIDE, "table")
+    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == lines
 
 
 def test_csv_has_plain_numbers_and_no_sums(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from afterword.cli.options import invocation, setting_options, with_options
 from afterword.cli.rows import print_table
 from afterword.config.load import load_config
@@ -29,10 +27,9 @@ def models(values: Mapping[str, Any]) -> None:
     if values["invocation"].invoked_subcommand is not None:
         return
     config = load_config(values, os.environ, Path.cwd())
-    table = Table("Name", "Aliases", "File", "Size", "Trained context", "Infill", box=None, pad_edge=False)
-    for model in config.models:
-        table.add_row(*_row(model))
-    print_table(table)
+    print_table(
+        ("name", "aliases", "file", "size", "trained_context", "infill"), [_row(model) for model in config.models]
+    )
 
 
 def _row(model: ModelConfig) -> tuple[str, ...]:

@@ -1,11 +1,13 @@
 """Rows of facts on stdout: as a table for people, as CSV or JSON for programs. Knows nothing of what they mean."""
 
 import csv
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import orjson
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -17,8 +19,11 @@ Format = Literal["table", "csv", "json"]
 
 FORMAT_OPTION = Option("format", ("--format",), str, "table, csv or json. [default: table]", "FORMAT")
 
-WIDTH_WITHOUT_TERMINAL = 240
-"""Columns where there is no terminal to ask: wide enough that paths stay whole for the next program."""
+GAP = "  "
+"""Between two columns."""
+
+NONE = "-"
+"""What stands where there is nothing to say."""
 
 
 def format_of(given: str | None) -> Format:
@@ -38,30 +43,63 @@ def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], form: Form
             objects = [dict(zip(columns, row, strict=True)) for row in rows]
             sys.stdout.write(orjson.dumps(objects, option=orjson.OPT_INDENT_2).decode() + "\n")
         case _:
-            print_table(_table(columns, rows, last))
+            print_table(columns, rows, last)
 
 
-def print_table(table: Table) -> None:
-    """Write a table, as wide as the terminal."""
-    Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL).print(table)
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], last: Sequence[Any] = ()) -> None:
+    """Write a table, on a terminal no wider than that (docs/rules.md#tables).
 
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]], last: Sequence[Any]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for number, name in enumerate(columns):
+    Lines are broken between words only, so that what is in it can be copied; where even that is too wide each row is a
+    block of lines.
+    """
+    titles = [name.replace("_", " ").capitalize() for name in columns]
+    cells = [[_shown(value) for value in row] for row in [*rows, *([last] if last else [])]]
+    gaps = len(GAP) * (len(titles) - 1)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    widths = _widths([titles, *cells], width - gaps)
+    if widths is None:
+        _print_blocks(titles, cells)
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0))
+    for number, title in enumerate(titles):
         counts = any(isinstance(row[number], int) for row in rows)
-        table.add_column(name.replace("_", " ").capitalize(), justify="right" if counts else "left")
-    for row in [*rows, *([last] if last else [])]:
-        table.add_row(*(_shown(value) for value in row))
-    return table
+        table.add_column(title, justify="right" if counts else "left", width=widths[number], overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    Console(width=sum(widths) + gaps).print(table)
 
 
-def _shown(value: Any) -> Text:
+def _widths(lines: Sequence[Sequence[str]], available: int) -> list[int] | None:
+    """Columns that each column of cells gets, the widest giving way first; None if words would have to be cut."""
+    columns = list(zip(*lines, strict=True))
+    least = [max(cell_len(word) for cell in column for word in cell.split(" ")) for column in columns]
+    widths = [max(cell_len(cell) for cell in column) for column in columns]
+    while sum(widths) > available:
+        wide = [number for number, width in enumerate(widths) if width > least[number]]
+        if not wide:
+            return None
+        widths[max(wide, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _print_blocks(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A line for each cell that holds anything, its title in front; an empty line between rows."""
+    width = max(map(cell_len, titles))
+    blocks = [
+        "".join(
+            f"{title:<{width}}{GAP}{cell}\n" for title, cell in zip(titles, row, strict=True) if cell not in ("", NONE)
+        )
+        for row in rows
+    ]
+    sys.stdout.write("\n".join(blocks))
+
+
+def _shown(value: Any) -> str:
     if isinstance(value, int):
-        return Text(f"{value:,}")
-    text = "-" if value is None else _plain(value)
+        return f"{value:,}"
+    text = NONE if value is None else _plain(value)
     # What clients have written must neither colour the table nor move the cursor.
-    return Text("".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text))
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 def _plain(value: Any) -> Any:
