@@ -385,7 +385,7 @@ BUNDLED = f"[[models]]\npath = '{NAME}'\n"
 def test_cli_03_default_is_the_default_model(
     tmp_path: Path, toml: str, flags: dict[str, str], called: list[str]
 ) -> None:
-    models = load(tmp_path, toml, **flags).models
+    models = load(tmp_path, toml, {}, **flags).models
     assert [model.name for model in models if "default" in (model.name, *model.aliases)] == called
 
 

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from afterword.cli.options import Option
-from afterword.cli.ready import cluster_ready_line
 from afterword.cluster.sharing import check_shared
 from afterword.config.tree import Config
 from afterword.errors import ConfigurationError
@@ -34,6 +33,9 @@ def serve_on_cluster(config: Config, address: str) -> None:
     On a cluster that was there before, what is deployed stays; doing it again replaces it replica by replica.
     Raises `ConfigurationError` if Ray is not installed, the cluster does not answer, or something cannot be shared.
     """
+    # Below the help, which needs no models.
+    from afterword.cli.ready import cluster_ready_line
+
     if address != LOCAL:
         check_shared(config)
     deploy = _ray_side()

@@ -8,21 +8,135 @@ from functools import wraps
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from afterword import __version__
-from afterword.cli import accounts, keys, usage
-from afterword.cli.cluster import remove
-from afterword.cli.complete import complete
-from afterword.cli.export import export
-from afterword.cli.models import models
-from afterword.cli.score import score
-from afterword.cli.serve import serve
 from afterword.errors import AfterwordError, ConfigurationError
 
 FAILED = 1
 MISCONFIGURED = 2
 
-app = typer.Typer(name="afterword", rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+
+def reporting(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn the errors raised on purpose into one sentence on stderr and an exit code."""
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        try:
+            command(**values)
+        except AfterwordError as error:
+            typer.echo(f"Error: {error}", err=True)
+            raise typer.Exit(MISCONFIGURED if isinstance(error, ConfigurationError) else FAILED) from None
+
+    return run
+
+
+def _alone(command: Callable[..., None]) -> typer.Typer:
+    alone = typer.Typer(rich_markup_mode=None, add_completion=False)
+    alone.command()(reporting(command))
+    return alone
+
+
+def _group(about: str, commands: dict[str, Callable[..., None]]) -> typer.Typer:
+    group = typer.Typer(help=about, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+    group.callback()(lambda: None)
+    for word, command in commands.items():
+        group.command(word)(reporting(command))
+    return group
+
+
+def _command_with(itself: Callable[..., None], below: dict[str, Callable[..., None]]) -> typer.Typer:
+    """A command that does something itself unless one of those below it is named; `itself` looks at its invocation."""
+    group = typer.Typer(rich_markup_mode=None, add_completion=False)
+    group.callback(invoke_without_command=True)(reporting(itself))
+    for word, command in below.items():
+        group.command(word)(reporting(command))
+    return group
+
+
+def _serve() -> typer.Typer:
+    from afterword.cli.serving import serve
+
+    return _alone(serve)
+
+
+def _complete() -> typer.Typer:
+    from afterword.cli.complete import complete
+
+    return _alone(complete)
+
+
+def _score() -> typer.Typer:
+    from afterword.cli.score import score
+
+    return _alone(score)
+
+
+def _keys() -> typer.Typer:
+    from afterword.cli.keys import ABOUT, create, list_all, revoke, rotate
+
+    return _group(ABOUT, {"create": create, "list": list_all, "rotate": rotate, "revoke": revoke})
+
+
+def _accounts() -> typer.Typer:
+    from afterword.cli.accounts import ABOUT, create, list_all
+
+    return _group(ABOUT, {"create": create, "list": list_all})
+
+
+def _models() -> typer.Typer:
+    from afterword.cli.export import export
+    from afterword.cli.models import models
+
+    return _command_with(models, {"export": export})
+
+
+def _usage() -> typer.Typer:
+    from afterword.cli.usage import prune, show
+
+    return _command_with(show, {"prune": prune})
+
+
+def _cluster() -> typer.Typer:
+    from afterword.cli.cluster import remove
+
+    return _group("The server on a Ray cluster.", {"remove": remove})
+
+
+COMMANDS: dict[str, tuple[str, Callable[[], typer.Typer]]] = {
+    "serve": ("Serve the text Completions API over HTTP.", _serve),
+    "complete": ("Complete a prompt, with a model loaded for it or, with --url, on a server.", _complete),
+    "score": ("Score each line of a file: one JSON object a line, in the same order.", _score),
+    "keys": ("API keys: who may use the server, for what and how much.", _keys),
+    "accounts": ("Accounts: who is charged for what a key uses.", _accounts),
+    "models": ("List the models that the configuration names: the first is the default.", _models),
+    "usage": ("What was used: the requests and tokens of the ledger, added up.", _usage),
+    "cluster": ("The server on a Ray cluster.", _cluster),
+}
+"""The first sentence of each command's help, and the command itself, which is imported when it is called: together
+they bring in libraries that take seconds, and `--help` needs none of them.
+"""
+
+
+class _Lazy(TyperCommand):
+    """A command that is built when it is called."""
+
+    def __init__(self, name: str, about: str, build: Callable[[], typer.Typer]) -> None:
+        super().__init__(name, short_help=about)
+        self._build = build
+
+    def make_context(self, *given: Any, **further: Any) -> Any:
+        return typer.main.get_command(self._build()).make_context(*given, **further)
+
+
+class _Commands(TyperGroup):
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        for name, (about, build) in COMMANDS.items():
+            self.add_command(_Lazy(name, about, build))
+
+
+app = typer.Typer(name="afterword", cls=_Commands, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 
 
 def _show_version(wanted: bool) -> None:
@@ -44,48 +158,3 @@ def root(version: Annotated[bool, _VERSION] = False) -> None:
       afterword complete "The capital of France is" --max-tokens 8 --temperature 0
       afterword score lines.txt > scores.jsonl
     """
-
-
-def reporting(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn the errors raised on purpose into one sentence on stderr and an exit code."""
-
-    @wraps(command)
-    def run(**values: Any) -> None:
-        try:
-            command(**values)
-        except AfterwordError as error:
-            typer.echo(f"Error: {error}", err=True)
-            raise typer.Exit(MISCONFIGURED if isinstance(error, ConfigurationError) else FAILED) from None
-
-    return run
-
-
-for _command in (serve, complete, score):
-    app.command()(reporting(_command))
-
-
-def _group(name: str, about: str, commands: dict[str, Callable[..., None]]) -> typer.Typer:
-    group = typer.Typer(name=name, help=about, rich_markup_mode=None, no_args_is_help=True)
-    for word, command in commands.items():
-        group.command(word)(reporting(command))
-    return group
-
-
-def _command_with(name: str, itself: Callable[..., None], below: dict[str, Callable[..., None]]) -> typer.Typer:
-    """A command that does something itself unless one of those below it is named; `itself` looks at its invocation."""
-    group = typer.Typer(name=name, rich_markup_mode=None)
-    group.callback(invoke_without_command=True)(reporting(itself))
-    for word, command in below.items():
-        group.command(word)(reporting(command))
-    return group
-
-
-app.add_typer(
-    _group(
-        "keys", keys.ABOUT, {"create": keys.create, "list": keys.list_all, "rotate": keys.rotate, "revoke": keys.revoke}
-    )
-)
-app.add_typer(_group("accounts", accounts.ABOUT, {"create": accounts.create, "list": accounts.list_all}))
-app.add_typer(_command_with("models", models, {"export": export}))
-app.add_typer(_command_with("usage", usage.show, {"prune": usage.prune}))
-app.add_typer(_group("cluster", "The server on a Ray cluster.", {"remove": remove}))

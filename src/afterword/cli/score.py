@@ -12,7 +12,6 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-from afterword.api.wire import dumps
 from afterword.cli.open_source import SOURCE_OPTIONS, open_source
 from afterword.cli.options import argument, with_options
 from afterword.cli.source import Source
@@ -48,6 +47,8 @@ def score(values: Mapping[str, Any]) -> None:
 
 async def _score(source: Source, lines: Sequence[str]) -> None:
     """Print the scores in the order of the lines, with a window of `IN_FLIGHT` requests running ahead."""
+    from afterword.api.wire import dumps
+
     numbered = enumerate(lines, start=1)
     window: deque[asyncio.Task[dict[str, Any]]] = deque()
     try:

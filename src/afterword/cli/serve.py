@@ -1,54 +1,43 @@
-"""`afterword serve`: load the models, listen, say so, and stop in good order. The only place that starts a server."""
+"""What `afterword serve` does: load the models, listen, say so, and stop in good order.
 
-import os
+The only place that starts a server. The command itself is in `serving.py`.
+"""
+
 import signal
 import socket
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
+import structlog
 import typer
 import uvicorn
 
 from afterword import logs
 from afterword.api.app import create_app
 from afterword.api.listening import uvicorn_config
-from afterword.cli.cluster import CLUSTER_OPTION, serve_on_cluster
-from afterword.cli.options import setting_options, with_options
+from afterword.cli.cluster import serve_on_cluster
 from afterword.cli.ready import ready_line
 from afterword.completions.filter.load import load_filter
-from afterword.config.load import load_config
-from afterword.config.tree import SETTINGS, ServerConfig
+from afterword.config.tree import Config, ServerConfig
 from afterword.errors import ConfigurationError
 from afterword.gateway.opening import check_gateway, open_gateway
 from afterword.loading.registry import load_registry
 from afterword.machine import free_descriptors
 
 
-@with_options([*setting_options(setting.name for setting in SETTINGS), CLUSTER_OPTION])
-def serve(values: Mapping[str, Any]) -> None:
-    """Serve the text Completions API over HTTP.
+def serve(config: Config, cluster: str | None) -> None:
+    """Serve until a signal says to stop; on a cluster, `cluster` being its address, as `serve_on_cluster` says.
 
-    Flags win over environment variables, those over the configuration file.
-
-    \b
-    Examples:
-      afterword serve
-      afterword serve --model ~/models/mistral-7b.Q4_K_M.gguf --context 8192
-      AFTERWORD_API_KEY=... afterword serve --host 0.0.0.0
-      afterword serve --model echo --port 0
-      afterword serve --cluster auto --min-replicas 2 --max-replicas 8
+    Raises `ConfigurationError`.
     """
-    config = load_config(values, os.environ, Path.cwd())
     logs.configure(config.server.log_format, config.server.log_level)
     check_gateway(config)
     # Before anything is loaded or deployed, and for a cluster only to find out whether it can be.
     content_filter = load_filter(config.server.content_filter)
-    if values["cluster"] is not None:
-        serve_on_cluster(config, values["cluster"])
+    if cluster is not None:
+        serve_on_cluster(config, cluster)
         return
     # The port is taken first: that it is in use should not show only after a model has been loaded.
     with _bind(config.server) as listener:
+        structlog.get_logger("afterword").info("loading", models=[model.name for model in config.models])
         registry = load_registry(config)
         app = create_app(registry, config.server, open_gateway(config), content_filter)
         server = _Server(
