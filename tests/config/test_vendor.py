@@ -30,7 +30,7 @@ def test_a_vendor_needs_a_name_and_an_address(tmp_path: Path) -> None:
     assert vendor == VendorConfig(name="there", url="http://there:8000/v1")
     assert (vendor.kind, vendor.api_key, vendor.headers, vendor.max_concurrent) == ("openai", None, {}, 64)
     assert (vendor.connect_timeout, vendor.first_event_timeout, vendor.idle_timeout, vendor.retries) == (5, 300, 60, 2)
-    assert (vendor.failures, vendor.rest, vendor.health_interval, vendor.supports) == (3, 10, 10, Supports())
+    assert (vendor.failures, vendor.cooldown, vendor.health_interval, vendor.supports) == (3, 10, 10, Supports())
 
 
 def test_every_setting_of_a_vendor_is_taken(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ first_event_timeout = 2.5
 idle_timeout = 3
 retries = 0
 failures = 4
-rest = 5
+cooldown = 5
 health_interval = 6
 supports = {n = false, max_logprobs = 7, extensions = ["top_k"]}
 """
@@ -54,7 +54,7 @@ supports = {n = false, max_logprobs = 7, extensions = ["top_k"]}
     (vendor,) = load(tmp_path, toml).vendors
     assert (vendor.kind, vendor.api_key, vendor.headers, vendor.max_concurrent) == ("vllm", "k", {"x-team": "7"}, 3)
     assert (vendor.connect_timeout, vendor.first_event_timeout, vendor.idle_timeout, vendor.retries) == (1, 2.5, 3, 0)
-    assert (vendor.failures, vendor.rest, vendor.health_interval) == (4, 5, 6)
+    assert (vendor.failures, vendor.cooldown, vendor.health_interval) == (4, 5, 6)
     assert (vendor.supports.n, vendor.supports.max_logprobs, vendor.supports.extensions) == (False, 7, ("top_k",))
     assert vendor.supports.include_stop is PRESETS["vllm"].include_stop is True
 

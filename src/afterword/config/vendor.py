@@ -13,8 +13,8 @@ from afterword.fields.table import EXTENSIONS, FIELDS
 LOCAL = "local"
 """The vendor of models that run in this process."""
 
-LONGEST_REST = 300
-"""Seconds for which a vendor is left alone at most; the pause is doubled each time up to this."""
+LONGEST_COOLDOWN = 300
+"""Seconds; a vendor's cooldown is doubled each time up to this."""
 
 UpstreamKind = Literal["openai", "llama-server", "vllm", "afterword"]
 
@@ -96,9 +96,9 @@ class VendorConfig(Table):
     first_event_timeout: Seconds = key(300, "Time until an answer begins, in seconds.")
     idle_timeout: Seconds = key(60, "Longest pause within an answer, in seconds.")
     retries: int = key(2, "Further attempts after refused connections and 502, 503, 504.", ge=0, le=10)
-    failures: int = key(3, "Failures in a row after which it is left alone.", ge=1)
-    rest: Seconds = key(10, f"How long, in seconds; doubled each time, up to {LONGEST_REST}.")
-    health_interval: Seconds = key(10, "Pause between questions for its health meanwhile, in seconds.")
+    failures: int = key(3, "Failures in a row after which it gets no requests for a while.", ge=1)
+    cooldown: Seconds = key(10, f"For how long, in seconds; doubled each time, up to {LONGEST_COOLDOWN}.")
+    health_interval: Seconds = key(10, "Time between health checks meanwhile, in seconds.")
     supports: Supports = Field(
         default_factory=lambda vendor: PRESETS[vendor["kind"]],
         description="Where it differs from its kind, see below.",

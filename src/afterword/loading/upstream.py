@@ -12,10 +12,10 @@ from afterword.config.vendor import LOCAL, VendorConfig
 from afterword.engine.base import UNKNOWN_CONTEXT, Engine
 from afterword.engine.capacity import Capacity
 from afterword.engine.fallback import FallbackEngine, Member
-from afterword.engine.upstream.asking import Target
 from afterword.engine.upstream.capabilities import upstream_capabilities
 from afterword.engine.upstream.discovery import About, ask_about
-from afterword.engine.upstream.learned import LearnedTokenizer
+from afterword.engine.upstream.learned_tokenizer import LearnedTokenizer
+from afterword.engine.upstream.outgoing import Target
 from afterword.engine.upstream.upstream_engine import UpstreamEngine, UpstreamModel
 from afterword.errors import ConfigurationError
 from afterword.gguf_header import read_header

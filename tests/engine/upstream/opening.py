@@ -7,10 +7,10 @@ from typing import Any
 
 from afterword.config.vendor import PRESETS, Supports, UpstreamKind, VendorConfig
 from afterword.engine.capacity import Capacity
-from afterword.engine.upstream.asking import Target
 from afterword.engine.upstream.capabilities import upstream_capabilities
 from afterword.engine.upstream.discovery import ask_about
-from afterword.engine.upstream.learned import LearnedTokenizer
+from afterword.engine.upstream.learned_tokenizer import LearnedTokenizer
+from afterword.engine.upstream.outgoing import Target
 from afterword.engine.upstream.upstream_engine import UpstreamEngine, UpstreamModel
 from afterword.tokens import Tokenizer
 

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from afterword.engine.upstream.breaker import Breaker
 
-FAILURES, REST = 3, 10.0
+FAILURES, COOLDOWN = 3, 10.0
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Clock:
 
 def opened() -> tuple[Breaker, Clock]:
     clock = Clock()
-    breaker = Breaker(FAILURES, REST, clock)
+    breaker = Breaker(FAILURES, COOLDOWN, clock)
     for _ in range(3):
         breaker.enter()
         breaker.fail()
@@ -34,7 +34,7 @@ def try_and_fail(breaker: Breaker) -> None:
 
 
 def test_failures_in_a_row_open_it() -> None:
-    breaker = Breaker(FAILURES, REST, Clock())
+    breaker = Breaker(FAILURES, COOLDOWN, Clock())
     for _ in range(2):
         try_and_fail(breaker)
     assert (breaker.state, breaker.wait) == ("closed", 0)
@@ -43,7 +43,7 @@ def test_failures_in_a_row_open_it() -> None:
 
 
 def test_a_success_between_failures_starts_the_count_again() -> None:
-    breaker = Breaker(FAILURES, REST, Clock())
+    breaker = Breaker(FAILURES, COOLDOWN, Clock())
     for _ in range(5):
         try_and_fail(breaker)
         try_and_fail(breaker)
@@ -99,13 +99,13 @@ def test_a_trial_that_tells_nothing_leaves_room_for_another() -> None:
 
 def test_a_good_health_check_lets_one_try_at_once() -> None:
     breaker, _ = opened()
-    breaker.heal()
+    breaker.note_healthy()
     assert (breaker.state, breaker.wait) == ("half_open", 0)
 
 
 def test_health_of_a_closed_one_changes_nothing() -> None:
-    breaker = Breaker(FAILURES, REST, Clock())
-    breaker.heal()
+    breaker = Breaker(FAILURES, COOLDOWN, Clock())
+    breaker.note_healthy()
     assert breaker.state == "closed"
 
 
@@ -121,7 +121,7 @@ class AnyOrder(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.clock = Clock()
-        self.breaker = Breaker(FAILURES, REST, self.clock)
+        self.breaker = Breaker(FAILURES, COOLDOWN, self.clock)
         self.n_trying = 0
 
     @rule(quarters=st.integers(0, 200))
@@ -155,7 +155,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule()
     def heal(self) -> None:
-        self.breaker.heal()
+        self.breaker.note_healthy()
         assert self.breaker.state != "open"
 
     @invariant()

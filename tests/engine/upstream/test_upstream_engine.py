@@ -194,7 +194,7 @@ async def test_the_fingerprint_follows_what_the_upstream_says_of_itself() -> Non
             assert before != after == engine.fingerprint
 
 
-CAREFUL = {"failures": 2, "rest": 60.0, "health_interval": 0.01}
+BREAKER = {"failures": 2, "cooldown": 60.0, "health_interval": 0.01}
 
 
 async def fail(engine: UpstreamEngine) -> None:
@@ -205,7 +205,7 @@ async def fail(engine: UpstreamEngine) -> None:
 async def test_a_server_that_fails_is_left_alone_until_it_says_it_is_well() -> None:
     with fake_upstream(refuses(500), refuses(500), says(*FINE)) as fake:
         fake.health = 503
-        async with engine_of(fake, settings=CAREFUL) as engine:
+        async with engine_of(fake, settings=BREAKER) as engine:
             await fail(engine)
             await fail(engine)
             assert engine.stats().state == "unreachable"
@@ -229,7 +229,7 @@ async def test_a_server_that_fails_is_left_alone_until_it_says_it_is_well() -> N
 )
 async def test_an_answer_of_any_kind_is_no_failure_of_the_server(answer: Answer, kind: type[AfterwordError]) -> None:
     with fake_upstream(answer) as fake:
-        async with engine_of(fake, settings=CAREFUL) as engine:
+        async with engine_of(fake, settings=BREAKER) as engine:
             for _ in range(3):
                 with pytest.raises(kind):
                     await complete(engine, generation_request(b"hi"))

@@ -1,4 +1,4 @@
-"""What a model at an upstream can do, and why not the rest: so that requests are refused before anything is sent."""
+"""What a model at an upstream supports, and why not the rest: requests are refused before anything is sent."""
 
 from afterword.config.vendor import VendorConfig
 from afterword.engine.base import Capabilities

@@ -1,6 +1,6 @@
-"""What an upstream says of a model before it is asked for anything: its context, its fingerprint, its promises.
+"""What an upstream's model routes say of a model: its context, its fingerprint, whether it is reproducible.
 
-Asked once, at start, and never needed: what is not said is taken from the configuration or left open.
+Read once, at start. Nothing of it is required: the configuration has the rest, or it stays unknown.
 """
 
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ import httpx
 import orjson
 
 from afterword.config.vendor import VendorConfig
-from afterword.engine.upstream.link import request_headers
+from afterword.engine.upstream.connection import request_headers
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What is known; None where nothing was said."""
+    """What is known; None where the upstream does not say."""
 
     context: int | None = None
     fingerprint: str | None = None
@@ -26,7 +26,7 @@ class About:
 
 
 def ask_about(vendor: VendorConfig, model: str) -> About:
-    """Ask, within the vendor's time to connect for each question. Never raises. Blocks: not for the event loop."""
+    """Read it, with the vendor's connect time-out for each request. Never raises. Blocks: not for the event loop."""
     try:
         with httpx.Client(headers=request_headers(vendor), timeout=vendor.connect_timeout) as client:
             card = _card(_json(client.get(f"{vendor.url}/models")), model)
@@ -46,7 +46,7 @@ def ask_about(vendor: VendorConfig, model: str) -> About:
 
 
 def _card(listing: Mapping[str, Any], model: str) -> dict[str, Any]:
-    """The entry of the model, the only one where there is one: llama-server answers to any name."""
+    """The entry of the model. If there is only one, that one: llama-server accepts any name."""
     found = listing.get("data")
     cards = [_object(card) for card in found] if isinstance(found, list) else []
     named = [card for card in cards if card.get("id") == model]
@@ -59,7 +59,7 @@ def _card(listing: Mapping[str, Any], model: str) -> dict[str, Any]:
 
 
 def _slot(client: httpx.Client, vendor: VendorConfig) -> dict[str, Any]:
-    """How llama-server runs one sequence; it may be set up not to tell."""
+    """The settings of one of llama-server's slots; the route may be switched off."""
     response = client.get(vendor.url.removesuffix("/v1") + "/props")
     return _object(_json(response).get("default_generation_settings")) if response.is_success else {}
 

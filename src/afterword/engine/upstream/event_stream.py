@@ -1,4 +1,4 @@
-"""The data of server-sent events out of the bytes of a response. Knows nothing of what they say.
+"""Parses server-sent events: from the bytes of a response to the data of each event.
 
 Lines end in LF, CR or CRLF; comments and fields other than `data` are skipped; a line may come in many pieces.
 """
@@ -6,7 +6,7 @@ Lines end in LF, CR or CRLF; comments and fields other than `data` are skipped; 
 from collections.abc import AsyncIterator
 
 MAX_EVENT_BYTES = 64 * 2**20
-"""An event that goes on for longer is no answer: it would fill the memory."""
+"""Longer events are refused: one that never ends would fill the memory."""
 
 
 class EventTooLong(Exception):
@@ -16,7 +16,7 @@ class EventTooLong(Exception):
 async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """The data of each event that has any; several data lines are joined by line feeds. Raises `EventTooLong`.
 
-    What stands after the last blank line is an event too: some servers leave the end out.
+    Data after the last blank line is an event too: some servers leave the final blank line out.
     """
     data: list[bytes] = []
     async for line in _lines(chunks):
@@ -36,7 +36,7 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     rest = bytearray()
     ended_in_cr = False
     async for chunk in chunks:
-        # A CR at the end of the last chunk has ended a line already; an LF right after it belongs to it.
+        # A CR at the end of the last chunk has ended its line; an LF right after it is the second half of a CRLF.
         new = chunk.removeprefix(b"\n") if ended_in_cr else chunk
         ended_in_cr = chunk.endswith(b"\r") if chunk else ended_in_cr
         rest += new

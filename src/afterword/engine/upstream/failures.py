@@ -1,6 +1,6 @@
-"""What an upstream's refusal is to our client. Its own trouble is a 502, never our client's mistake, and says no more.
+"""Which error of ours an upstream's error becomes. Its own failures are a 502 without details.
 
-Only what the client sent can be the client's mistake: 400, 413 and 422 are handed on with their words.
+Only 400, 413 and 422 can be the client's mistake; their messages are passed on.
 """
 
 import re
@@ -22,6 +22,7 @@ from afterword.errors import (
 )
 
 CLIENT_MISTAKES = frozenset({400, 413, 422})
+# 401, 403 and 404 are about our key and our model name there: the operator's mistake, never the client's.
 BUSY = frozenset({429, 503})
 MAY_PASS = frozenset({502, 503, 504})
 """Statuses after which trying again may help and does no harm."""
@@ -35,7 +36,7 @@ _LEAST_CONTEXT_WORDS = ("context length", "context size", "context_length")
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The lengths that a request asked for, to tell a client whose request was too long."""
+    """The lengths that a request asked for, for the message about one that is too long."""
 
     n_prompt: int | None
     """None: only the upstream can count them."""
@@ -43,7 +44,7 @@ class Sizes:
 
 
 def failure_of_status(status: int, headers: Mapping[str, str], body: bytes, sizes: Sizes) -> AfterwordError:
-    """The error that an answer other than 200 is to our client."""
+    """The error for an answer with another status than 200."""
     error = _error_in(body)
     if status in CLIENT_MISTAKES:
         return client_mistake(error, sizes)
@@ -54,7 +55,7 @@ def failure_of_status(status: int, headers: Mapping[str, str], body: bytes, size
 
 
 def failure_of_event(error: ReplyError, sizes: Sizes) -> AfterwordError:
-    """The error that an error event within a stream is to our client."""
+    """The error for an error event within a stream."""
     if error.status in CLIENT_MISTAKES or error.kind == "invalid_request_error":
         return client_mistake(error, sizes)
     if error.status in BUSY or error.code == "overloaded":
@@ -63,7 +64,7 @@ def failure_of_event(error: ReplyError, sizes: Sizes) -> AfterwordError:
 
 
 def client_mistake(error: ReplyError, sizes: Sizes) -> InvalidRequest:
-    """The upstream's own words, but for a request that is too long: those are ours (docs/rules.md#context-length)."""
+    """The upstream's message; ours for a request that is too long (docs/rules.md#context-length)."""
     message = error.message or "The server that runs this model refused the request."
     if error.code != "context_length_exceeded" and not any(words in message for words in _LEAST_CONTEXT_WORDS):
         return InvalidRequest(message, param=error.param, code=error.code)
@@ -76,7 +77,7 @@ def client_mistake(error: ReplyError, sizes: Sizes) -> InvalidRequest:
 
 
 def retry_after(headers: Mapping[str, str]) -> int:
-    """Whole seconds that a `Retry-After` header asks for, as a number or a date; at least 1, at most an hour."""
+    """Whole seconds in a `Retry-After` header, given as a number or a date; at least 1, at most an hour."""
     text = headers.get("retry-after", "").strip()
     if text == "":
         return DEFAULT_RETRY_AFTER

@@ -13,18 +13,18 @@ import orjson
 
 
 class MalformedReply(Exception):
-    """The upstream sent something that is no completion. The message says what, for the log."""
+    """The upstream sent something that is no completion. The message is for the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A token as the upstream writes it."""
+    """A token as the upstream lists it."""
 
     spelled: str
     r"""Its text, `bytes:\xNN...`, or `token_id:N`."""
     id: int | None = None
     piece: bytes | None = None
-    """The bytes of it, where the upstream says them."""
+    """Its bytes, if the upstream lists them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class ChoiceDelta:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The upstream's own token counts; None where it says nothing."""
+    """The upstream's own token counts; None where it has none."""
 
     n_prompt: int | None
     n_cached: int | None
@@ -76,13 +76,13 @@ class ReplyError:
     kind: str | None
     """Its `type`."""
     status: int | None
-    """The HTTP status it names, if it names one."""
+    """The HTTP status in it, if there is one."""
     numbers: Mapping[str, int]
-    """Whatever whole numbers come with it, such as the sizes of prompt and context."""
+    """All whole numbers in it, such as the sizes of prompt and context."""
 
 
 def parse_event(data: bytes) -> Reply | ReplyError:
-    """The event that `data` spells. Raises `MalformedReply`."""
+    """The event in `data`. Raises `MalformedReply`."""
     try:
         event = orjson.loads(data)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Which seed an upstream is sent, so that prompts and candidates draw differently though each is asked by itself."""
+"""The seed of each request to an upstream: prompts and candidates are separate requests and must draw differently."""
 
 import hashlib
 

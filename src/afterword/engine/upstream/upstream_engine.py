@@ -6,13 +6,14 @@ when its reader leaves. A circuit breaker counts failures; while it is open, req
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 import structlog
+from typing_extensions import override
 
-from afterword.engine.base import Capabilities, EngineStats, Generation, UpstreamStats
+from afterword.engine.base import Capabilities, Engine, EngineStats, Generation, UpstreamStats
 from afterword.engine.candidate import new_candidates
 from afterword.engine.capacity import Capacity
 from afterword.engine.events import Finished, PromptDone
@@ -21,15 +22,15 @@ from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.bias import check_tokens_are_left
 from afterword.engine.tasks import Tasks
 from afterword.engine.tracker import Counters, RequestTracker
-from afterword.engine.upstream.answer import Answer
-from afterword.engine.upstream.asking import Ask, Target, plan
 from afterword.engine.upstream.breaker import Breaker
+from afterword.engine.upstream.candidate_readers import CandidateReader, TextReader, TokenReader
+from afterword.engine.upstream.connection import UpstreamConnection
 from afterword.engine.upstream.failures import Sizes
-from afterword.engine.upstream.learned import LearnedTokenizer
-from afterword.engine.upstream.link import Link
+from afterword.engine.upstream.learned_tokenizer import LearnedTokenizer
+from afterword.engine.upstream.outgoing import OutgoingRequest, Target, outgoing_requests
 from afterword.engine.upstream.reply import MalformedReply, Reply
-from afterword.engine.upstream.spelling import Spelling
-from afterword.engine.upstream.voices import TextVoice, TokenVoice, Voice
+from afterword.engine.upstream.token_lookup import TokenLookup
+from afterword.engine.upstream.upstream_answer import UpstreamAnswer
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded, UpstreamFailed
 from afterword.text.stops import StopAutomaton
 from afterword.tokens import Tokenizer
@@ -39,7 +40,7 @@ _log = structlog.get_logger("afterword.upstream")
 
 @dataclass(frozen=True, slots=True)
 class UpstreamModel:
-    """Everything an engine is made of, put together by `loading/upstream.py`."""
+    """What an engine is made of; `loading/upstream.py` makes it."""
 
     target: Target
     tokenizer: Tokenizer
@@ -49,72 +50,76 @@ class UpstreamModel:
     """What the upstream says of itself, empty if nothing."""
 
 
-class UpstreamEngine:
-    """An `Engine`."""
+class UpstreamEngine(Engine):
+    """One model at one vendor."""
 
     def __init__(self, model: UpstreamModel, capacity: Capacity, now: Callable[[], float]) -> None:
         """`capacity`: of the vendor, shared by its models. `now`: a clock in seconds for the breaker."""
         self.tokenizer = model.tokenizer
         self.capabilities = model.capabilities
         self._target = model.target
-        self._spelling = Spelling(model.tokenizer) if model.target.exact else None
-        self._their_fingerprint = model.fingerprint
-        self._link = Link(model.target.vendor)
-        self._breaker = Breaker(model.target.vendor.failures, model.target.vendor.rest, now)
+        self._lookup = TokenLookup(model.tokenizer) if model.target.exact else None
+        self._upstream_fingerprint = model.fingerprint
+        self._connection = UpstreamConnection(model.target.vendor)
+        self._breaker = Breaker(model.target.vendor.failures, model.target.vendor.cooldown, now)
         self._n_requests = self._n_failures = 0
-        """See `UpstreamStats`."""
+        """As in `UpstreamStats`."""
         self._n_running = 0
         """Sequences of this model that are running; `capacity` counts those of all the vendor's models."""
-        self._watch: asyncio.Task[None] | None = None
+        self._health_check: asyncio.Task[None] | None = None
         self._tracker = RequestTracker(capacity, Counters())
-        self._tasks: Tasks[_Job] = Tasks(self._tracker, run=self._complete, post=Mailbox.post, on_end=self._job_ended)
+        self._tasks: Tasks[_Job] = Tasks(self._tracker, run=self._run, post=Mailbox.post, on_end=self._job_ended)
 
     @property
+    @override
     def fingerprint(self) -> str:
-        """See `Engine.fingerprint`: of the server, the model, and what the server last said of itself."""
-        parts = (self._target.vendor.url, self._target.model, self._their_fingerprint)
+        # The upstream's own is the latest that it has sent, so ours changes when the server behind it does.
+        parts = (self._target.vendor.url, self._target.model, self._upstream_fingerprint)
         return "fp_" + hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:10]
 
+    @override
     def generate(self, request: GenerationRequest) -> Generation:
-        """See `Engine.generate`."""
         self._check_breaker()
         job = _Job(request, self._tracker.add(request.n_candidates))
         self._tasks.start(job)
         return MailboxGeneration(job.mailbox, lambda: self._tasks.cancel(job), lambda index: self._end(job, index))
 
+    @override
     def check_capacity(self, n_sequences: int) -> None:
-        """See `Engine.check_capacity`."""
         self._tracker.capacity.check(n_sequences)
 
+    @override
     def stats(self) -> EngineStats:
-        """See `Engine.stats`. Prompt tokens without a tokenizer are those that the upstream has counted."""
         stats, breaker = self._tracker.stats(self._n_running), self._breaker.state
         return replace(
             stats,
             state="unreachable" if stats.state == "ready" and breaker == "open" else stats.state,
             upstreams=(
                 UpstreamStats(
-                    self._target.vendor.name, breaker, self._n_requests, self._n_failures, self._link.n_retries
+                    self._target.vendor.name, breaker, self._n_requests, self._n_failures, self._connection.n_retries
                 ),
             ),
         )
 
+    @override
     async def aclose(self) -> None:
-        """See `Engine.aclose`. Whoever still reads gets `EngineFailed`."""
         self._tracker.end("closed", EngineFailed("The engine is closed."))
         await self._tasks.aclose()
-        if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.gather(self._watch, return_exceptions=True)
-        await self._link.aclose()
+        if self._health_check is not None:
+            self._health_check.cancel()
+            await asyncio.gather(self._health_check, return_exceptions=True)
+        await self._connection.aclose()
 
     def _check_breaker(self) -> None:
         wait = self._breaker.wait
         if wait > 0:
-            raise Overloaded("The server that runs this model does not answer; it is left alone.", retry_after=wait)
+            raise Overloaded(
+                "The server that runs this model has failed several times; it gets no requests at present.",
+                retry_after=wait,
+            )
 
     def _end(self, job: "_Job", index: int) -> None:
-        """See `Generation.end`. The upstream is not told, unless it was the last candidate that ran."""
+        """End one candidate. The API has no way to tell the upstream, so its request goes on until all have ended."""
         assert job.answer is not None, "a chunk of the candidate was read"
         job.answer.end_candidate(index)
         if job.answer.n_unfinished == 0:
@@ -126,7 +131,7 @@ class UpstreamEngine:
             self._tracker.counters.completion_tokens += job.answer.n_tokens
         self._tracker.remove(job.request.n_candidates)
 
-    async def _complete(self, job: "_Job") -> None:
+    async def _run(self, job: "_Job") -> None:
         n = job.request.n_candidates
         async with self._tracker.capacity.slots(n):
             self._n_running += n
@@ -138,106 +143,111 @@ class UpstreamEngine:
     async def _answer(self, job: "_Job") -> None:
         request = job.request
         if self._target.exact and request.max_tokens == 0 and request.prompt_logprobs is None:
-            # Nothing is asked that is not known here.
+            # Only the prompt's tokens are asked for, and those are known here.
             self._tracker.counters.add_prompt(len(request.prompt), n_cached=0)
             ends = [Finished(index, "length", 0, 0.0, 0) for index in range(request.n_candidates)]
             job.mailbox.post([PromptDone(0, None), *ends])
             return
         if self._target.exact:
             check_tokens_are_left(request, self.tokenizer.n_vocab)
-        answer = job.answer = Answer(request, self._voices(request), self._spelling, job.mailbox.post)
-        await self._ask_carefully(plan(request, self._target), answer, request)
+        answer = job.answer = UpstreamAnswer(request, self._readers(request), self._lookup, job.mailbox.post)
+        # Again: the breaker may have opened while the prompt waited for its slot.
+        self._check_breaker()
+        await self._send_with_breaker(outgoing_requests(request, self._target), answer, request)
         self._close_answer(job, answer)
 
-    def _close_answer(self, job: "_Job", answer: Answer) -> None:
-        """Tell what is left to tell, and count."""
+    def _close_answer(self, job: "_Job", answer: UpstreamAnswer) -> None:
+        """Post the last events, and count."""
         counted = answer.end(exact=self._target.exact)
         self._tracker.counters.add_prompt(
             len(job.request.prompt) if counted.n_prompt is None else counted.n_prompt,
             0 if counted.n_cached is None else counted.n_cached,
         )
 
-    def _voices(self, request: GenerationRequest) -> list[Voice]:
-        if self._spelling is not None:
+    def _readers(self, request: GenerationRequest) -> list[CandidateReader]:
+        if self._lookup is not None:
             candidates = new_candidates(request, self.tokenizer)
-            return [TokenVoice(each, request, self.tokenizer, self._spelling) for each in candidates]
+            return [TokenReader(each, request, self.tokenizer, self._lookup) for each in candidates]
         assert isinstance(self.tokenizer, LearnedTokenizer)
         stops = StopAutomaton(request.stops, include_stop=request.include_stop)
-        return [TextVoice(index, request, self.tokenizer, stops) for index in range(request.n_candidates)]
+        return [TextReader(index, request, self.tokenizer, stops) for index in range(request.n_candidates)]
 
-    async def _ask_carefully(self, asks: list[Ask], answer: Answer, request: GenerationRequest) -> None:
-        """Ask, and tell the breaker how it went."""
-        self._check_breaker()
+    async def _send_with_breaker(
+        self, requests: Sequence[OutgoingRequest], answer: UpstreamAnswer, request: GenerationRequest
+    ) -> None:
+        """Send all requests of a prompt, and count success or failure."""
         self._breaker.enter()
         self._n_requests += 1
         try:
-            await self._ask_all(asks, answer, request)
+            await self._send_all(requests, answer, request)
         except UpstreamFailed as failure:
             self._n_failures += 1
             self._breaker.fail()
-            self._rest_if_open(failure)
+            self._check_health_if_open(failure)
             raise
         except InvalidRequest:
-            # It takes a working server to find a mistake.
+            # A server that finds a mistake in the request works.
             self._breaker.succeed()
             raise
         finally:
             self._breaker.abandon()
 
-    async def _ask_all(self, asks: list[Ask], answer: Answer, request: GenerationRequest) -> None:
+    async def _send_all(
+        self, requests: Sequence[OutgoingRequest], answer: UpstreamAnswer, request: GenerationRequest
+    ) -> None:
         """All requests of a prompt at once. The first failure ends the others."""
-        for ask in asks:
-            answer.expect(ask)
-        if len(asks) == 1:
-            await self._ask(asks[0], answer, request)
+        for outgoing in requests:
+            answer.expect(outgoing)
+        if len(requests) == 1:
+            await self._send(requests[0], answer, request)
             return
         try:
             async with asyncio.TaskGroup() as group:
-                for ask in asks:
-                    group.create_task(self._ask(ask, answer, request))
+                for outgoing in requests:
+                    group.create_task(self._send(outgoing, answer, request))
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
-    async def _ask(self, ask: Ask, answer: Answer, request: GenerationRequest) -> None:
+    async def _send(self, outgoing: OutgoingRequest, answer: UpstreamAnswer, request: GenerationRequest) -> None:
         sizes = Sizes(len(request.prompt) if self._target.exact else None, request.max_tokens)
         try:
-            async with aclosing(self._link.replies(ask.body, sizes)) as replies:
+            async with aclosing(self._connection.replies(outgoing.body, sizes)) as replies:
                 async for reply in replies:
-                    self._heard(reply)
-                    answer.take(ask, reply)
-                    if answer.is_wasted(ask):
+                    self._note_reply(reply)
+                    answer.take(outgoing, reply)
+                    if answer.is_wasted(outgoing):
                         return
-            answer.check_whole(ask)
+            answer.check_whole(outgoing)
         except MalformedReply as error:
             raise UpstreamFailed(str(error)) from None
 
-    def _heard(self, reply: Reply) -> None:
-        """Something has come: the server works."""
+    def _note_reply(self, reply: Reply) -> None:
+        """Any reply shows that the server works."""
         if self._breaker.state != "closed":
             _log.info("upstream answers again", vendor=self._target.vendor.name, model=self._target.model)
         self._breaker.succeed()
         if reply.fingerprint is not None:
-            self._their_fingerprint = reply.fingerprint
+            self._upstream_fingerprint = reply.fingerprint
 
-    def _rest_if_open(self, failure: UpstreamFailed) -> None:
+    def _check_health_if_open(self, failure: UpstreamFailed) -> None:
         if self._breaker.state != "open":
             return
         _log.warning(
-            "upstream is left alone",
+            "upstream gets no requests for a while",
             vendor=self._target.vendor.name,
             model=self._target.model,
             seconds=self._breaker.wait,
             detail=failure.detail,
         )
-        if self._watch is None or self._watch.done():
-            self._watch = asyncio.get_running_loop().create_task(self._watch_health())
+        if self._health_check is None or self._health_check.done():
+            self._health_check = asyncio.get_running_loop().create_task(self._check_health())
 
-    async def _watch_health(self) -> None:
-        """Ask an upstream that rests how it is, and let a request try as soon as it says well."""
+    async def _check_health(self) -> None:
+        """Repeat health checks while the breaker is open; after a good one it lets a trial request through."""
         while self._breaker.state == "open":
             await asyncio.sleep(self._target.vendor.health_interval)
-            if self._breaker.state == "open" and await self._link.is_healthy():
-                self._breaker.heal()
+            if self._breaker.state == "open" and await self._connection.is_healthy():
+                self._breaker.note_healthy()
 
 
 class _Job:
@@ -248,7 +258,7 @@ class _Job:
     def __init__(self, request: GenerationRequest, mailbox: Mailbox) -> None:
         self.request = request
         self.mailbox = mailbox
-        self.answer: Answer | None = None
+        self.answer: UpstreamAnswer | None = None
 
     @property
     def n_unfinished(self) -> int:

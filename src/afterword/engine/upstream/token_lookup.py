@@ -1,7 +1,7 @@
-r"""Which token of a known vocabulary an upstream means by what it writes.
+r"""Finds the token of a known vocabulary that an upstream has listed.
 
-An id is taken as it is, `token_id:N` too; a text, or `bytes:\xNN...`, is looked up. Where several tokens are spelled
-alike the lowest id is taken: servers that name ids leave no such doubt.
+An id is taken as it is, `token_id:N` too; a text, or `bytes:\xNN...`, is looked up. If several tokens are spelled alike
+it is the lowest id; servers that send ids avoid that.
 """
 
 import re
@@ -12,8 +12,8 @@ from afterword.tokens import Tokenizer
 _BY_ID = re.compile(r"token_id:([0-9]+)")
 
 
-class Spelling:
-    """The spellings of one vocabulary. Made once a model; used from the event loop."""
+class TokenLookup:
+    """Ids by spelling and by bytes. Built once for each model; used from the event loop."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -24,7 +24,7 @@ class Spelling:
             self._by_piece.setdefault(tokenizer.piece(token), token)
 
     def id_of(self, token: Named) -> int:
-        """Its id. Raises `MalformedReply` for one that is not in the vocabulary: another tokenizer is behind it."""
+        """Its id. Raises `MalformedReply` if it is not in the vocabulary: the upstream then has another tokenizer."""
         found = token.id
         if found is None:
             by_id = _BY_ID.fullmatch(token.spelled)
@@ -36,7 +36,7 @@ class Spelling:
         return found
 
     def may_mean(self, token: Named, expected: int) -> bool:
-        """Whether what is written can be the token `expected`."""
+        """Whether the listed token can be `expected`."""
         if token.id is None and _BY_ID.fullmatch(token.spelled) is None:
             return token.spelled == self._tokenizer.spell(expected)
         return self.id_of(token) == expected
@@ -47,7 +47,7 @@ class Spelling:
         return tuple(listed[:k])
 
     def ids_of(self, piece: bytes) -> list[int]:
-        """Tokens whose bytes make up `piece`, the longest first match each time; bytes without a token are left out."""
+        """Tokens whose bytes make up `piece`, each the longest that matches; bytes without a token are left out."""
         ids: list[int] = []
         start = 0
         while start < len(piece):

@@ -1,6 +1,6 @@
-"""The HTTP connection to one upstream: sends a request, gives its events, closes when nobody reads on.
+"""HTTP to one upstream: sends a request, yields the events of its answer, closes the connection when reading ends.
 
-Owns time-outs, retries and what a failure on the way is to our client. Knows nothing of candidates or tokens.
+Owns time-outs, retries, and which error each failure becomes. Knows nothing of candidates or tokens.
 """
 
 import asyncio
@@ -21,25 +21,26 @@ from afterword.errors import AfterwordError, UpstreamFailed, UpstreamTimedOut
 DONE = b"[DONE]"
 MAX_ERROR_BYTES = 64 * 2**10
 KEEPALIVE_SECONDS = 4.0
-"""Shorter than the five seconds after which common servers close an idle connection: a request must not meet that."""
+"""Shorter than the five seconds after which common servers close an idle connection: a request sent at that moment
+would fail."""
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 5.0
-"""Seconds between attempts: doubled each time, up to this. A server that asks for more is not tried again."""
+"""Seconds between attempts: doubled each time, up to this. If the server asks for more, there is no other attempt."""
 
 
-class _Rebuff(Exception):
+class _AttemptFailed(Exception):
     """An attempt failed before anything came."""
 
     def __init__(self, error: AfterwordError, *, again: bool, after: float = 0.0) -> None:
-        """`again`: trying again may help and does no harm. `after`: seconds that the server asks for before that."""
+        """`again`: another attempt may help and does no harm. `after`: seconds that the server asks for before it."""
         super().__init__(str(error))
         self.error = error
         self.again = again
         self.after = after
 
 
-class Link:
-    """See above. Made anywhere, used on one event loop."""
+class UpstreamConnection:
+    """The connection pool of one model at a vendor. Made anywhere, used on one event loop."""
 
     def __init__(self, vendor: VendorConfig) -> None:
         self._vendor = vendor
@@ -56,9 +57,9 @@ class Link:
         )
 
     async def replies(self, body: Mapping[str, Any], sizes: Sizes) -> AsyncGenerator[Reply, None]:
-        """The events of the answer to `body`; close the generator to have the upstream stop.
+        """The events of the answer to `body`. Closing the generator closes the connection, which stops the upstream.
 
-        Raises what our client is to be told: `InvalidRequest`, `Overloaded`, `UpstreamFailed`.
+        Raises the error that our client gets: `InvalidRequest`, `Overloaded` or `UpstreamFailed`.
         """
         content = orjson.dumps(body)
         async with AsyncExitStack() as stack:
@@ -68,7 +69,7 @@ class Link:
                 data = await self._next(later)
 
     async def is_healthy(self) -> bool:
-        """Whether the server answers the question that its kind answers cheaply."""
+        """Whether the server answers its health check."""
         try:
             response = await self._client.get(health_url(self._vendor), timeout=self._vendor.connect_timeout)
         except httpx.HTTPError:
@@ -82,15 +83,15 @@ class Link:
     async def _begin(
         self, content: bytes, sizes: Sizes, stack: AsyncExitStack
     ) -> tuple[bytes | None, AsyncIterator[bytes]]:
-        """The first event and an iterator of the others, once an attempt has brought one; `stack` closes it."""
+        """The first event and an iterator over the others, after as many attempts as it takes; `stack` closes it."""
         pause = FIRST_PAUSE
         for attempt in range(self._vendor.retries + 1):
             try:
                 return await self._attempt(content, sizes, stack)
-            except _Rebuff as rebuff:
-                if attempt == self._vendor.retries or not rebuff.again or rebuff.after > LONGEST_PAUSE:
-                    raise rebuff.error from None
-                wait = max(rebuff.after, pause * random.uniform(0.5, 1.5))
+            except _AttemptFailed as failure:
+                if attempt == self._vendor.retries or not failure.again or failure.after > LONGEST_PAUSE:
+                    raise failure.error from None
+                wait = max(failure.after, pause * random.uniform(0.5, 1.5))
             self.n_retries += 1
             await asyncio.sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)
@@ -105,19 +106,20 @@ class Link:
                     url = f"{self._vendor.url}/completions"
                     response = await own.enter_async_context(self._client.stream("POST", url, content=content))
                     if response.status_code != httpx.codes.OK:
-                        raise await _rebuff(response, sizes)
+                        raise await _attempt_failed(response, sizes)
                     later = _events(response)
                     first = await anext(later, None)
             except TimeoutError:
-                raise _Rebuff(
+                raise _AttemptFailed(
                     UpstreamTimedOut(f"no event in {self._vendor.first_event_timeout} s"), again=False
                 ) from None
             except httpx.ConnectTimeout as error:
-                raise _Rebuff(UpstreamTimedOut(f"no connection: {error!r}"), again=True) from None
+                raise _AttemptFailed(UpstreamTimedOut(f"no connection: {error!r}"), again=True) from None
             except httpx.ConnectError as error:
-                raise _Rebuff(UpstreamFailed(f"no connection: {error!r}"), again=True) from None
+                raise _AttemptFailed(UpstreamFailed(f"no connection: {error!r}"), again=True) from None
             except (httpx.HTTPError, httpx.InvalidURL, EventTooLong) as error:
-                raise _Rebuff(UpstreamFailed(f"broken before the first event: {error!r}"), again=False) from None
+                raise _AttemptFailed(UpstreamFailed(f"broken before the first event: {error!r}"), again=False) from None
+            # Only a response that has begun well outlives its attempt.
             stack.push_async_callback(own.pop_all().aclose)
             return first, later
 
@@ -132,7 +134,7 @@ class Link:
 
 
 def request_headers(vendor: VendorConfig) -> dict[str, str]:
-    """What goes with every request to a vendor; its own headers win."""
+    """Headers of every request to a vendor; those from its configuration override ours."""
     headers = {"content-type": "application/json", "user-agent": "afterword"}
     if vendor.api_key is not None:
         headers["authorization"] = f"Bearer {vendor.api_key}"
@@ -140,13 +142,13 @@ def request_headers(vendor: VendorConfig) -> dict[str, str]:
 
 
 def health_url(vendor: VendorConfig) -> str:
-    """Where to ask a vendor whether it is well; hosted ones have no other cheap question than for their models."""
+    """The URL of a vendor's health check. Hosted APIs have none; their list of models is the cheapest request."""
     if vendor.kind == "openai":
         return f"{vendor.url}/models"
     return vendor.url.removesuffix("/v1") + "/health"
 
 
-async def _rebuff(response: httpx.Response, sizes: Sizes) -> _Rebuff:
+async def _attempt_failed(response: httpx.Response, sizes: Sizes) -> _AttemptFailed:
     body = b""
     async for chunk in response.aiter_bytes():
         body += chunk
@@ -154,12 +156,12 @@ async def _rebuff(response: httpx.Response, sizes: Sizes) -> _Rebuff:
             break
     status = response.status_code
     error = failure_of_status(status, response.headers, body, sizes)
-    asked_for = retry_after(response.headers) if "retry-after" in response.headers else 0
-    return _Rebuff(error, again=status in MAY_PASS, after=asked_for)
+    wait = retry_after(response.headers) if "retry-after" in response.headers else 0
+    return _AttemptFailed(error, again=status in MAY_PASS, after=wait)
 
 
 async def _events(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The events of a stream; an answer in one piece is one event."""
+    """The events of a stream; a plain JSON answer counts as one event."""
     if response.headers.get("content-type", "").startswith("application/json"):
         yield await response.aread()
         return

@@ -1,6 +1,6 @@
-r"""A tokenizer for upstreams whose vocabulary nobody has: bytes, and every token that the upstream has shown so far.
+r"""A tokenizer for upstreams whose vocabulary is not known: bytes, and every token that an answer has listed so far.
 
-Ids are ours and mean nothing to the upstream, which is sent text. So nothing that a client says in ids can be honoured.
+Ids are made up here and mean nothing to the upstream, which is sent text. So fields that contain ids are refused.
 """
 
 import re
@@ -11,7 +11,7 @@ from afterword.tokens import InfillTokens, spell_bytes
 
 N_BYTES = 256
 MAX_PIECES = 2**20
-"""Pieces that are learned: several times the largest vocabulary, so an honest upstream never comes near."""
+"""Pieces that are kept: several times the largest vocabulary. The limit is for upstreams that make tokens up."""
 
 _AS_BYTES = re.compile(r"bytes:(?:\\x[0-9a-fA-F]{2})+")
 
@@ -39,7 +39,7 @@ class LearnedTokenizer:
         self._ids: dict[bytes, int] = {piece: token for token, piece in enumerate(self._pieces) if token < N_BYTES}
 
     def learn(self, token: Named) -> int:
-        """The id of a token that the upstream has written, a new one if it was not seen before."""
+        """The id of a listed token, a new one if it was not seen before."""
         piece = piece_of(token)
         if piece == b"":
             return self.SEPARATOR
@@ -70,7 +70,7 @@ class LearnedTokenizer:
 
 
 def piece_of(token: Named) -> bytes:
-    r"""The bytes of a token as the upstream writes it."""
+    """The bytes of a token as the upstream lists it."""
     if token.piece is not None:
         return token.piece
     if _AS_BYTES.fullmatch(token.spelled) is not None:

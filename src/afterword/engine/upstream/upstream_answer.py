@@ -1,6 +1,6 @@
-"""One prompt's answer as it comes in: the prompt's scores first, each candidate by its voice, the counts at the end.
+"""One prompt's answer, from the replies of all its requests to events in the order of `events.py`.
 
-Keeps the order of `events.py` whatever order the upstream's requests answer in. Knows no connection.
+The prompt's scores come first, then each candidate by its reader, then the counts. Knows no connection.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,26 +9,26 @@ import numpy as np
 
 from afterword.engine.events import Counted, Event, Finished, PromptDone, PromptScores
 from afterword.engine.request import GenerationRequest
-from afterword.engine.upstream.asking import Ask
+from afterword.engine.upstream.candidate_readers import CandidateReader
+from afterword.engine.upstream.outgoing import OutgoingRequest
 from afterword.engine.upstream.reply import ChoiceDelta, Counts, Entry, MalformedReply, Reply
-from afterword.engine.upstream.spelling import Spelling
-from afterword.engine.upstream.voices import Voice
+from afterword.engine.upstream.token_lookup import TokenLookup
 
 
-class Answer:
-    """See above. Used from the event loop."""
+class UpstreamAnswer:
+    """The growing answer to one prompt. Used from the event loop."""
 
     def __init__(
         self,
         request: GenerationRequest,
-        voices: Sequence[Voice],
-        spelling: Spelling | None,
+        readers: Sequence[CandidateReader],
+        lookup: TokenLookup | None,
         post: Callable[[Sequence[Event]], None],
     ) -> None:
-        """`spelling`: None without a tokenizer, when no prompt is scored. `post`: takes events in order."""
+        """`lookup`: None without a tokenizer, when no prompt is scored. `post`: takes events in order."""
         self._request = request
-        self._voices = voices
-        self._spelling = spelling
+        self._readers = readers
+        self._lookup = lookup
         self._post = post
         self._scores = _Scores(request)
         self._held: list[Event] | None = []
@@ -37,60 +37,59 @@ class Answer:
         """The end of the last candidate, which waits for the counts."""
         self._to_skip: dict[int, int] = {}
         """Entries of the echoed prompt that are still to come, by candidate."""
-        self._n_asks = 0
-        self._ended_there: set[int] = set()
-        """Candidates that have ended upstream."""
+        self._n_outgoing = 0
+        self._ended_upstream: set[int] = set()
         self._counts: dict[int, Counts] = {}
         """What each request's upstream counted, by its first candidate."""
 
     @property
     def n_tokens(self) -> int:
         """Completion tokens of all candidates so far."""
-        return sum(voice.n_tokens for voice in self._voices)
+        return sum(reader.n_tokens for reader in self._readers)
 
     @property
     def n_unfinished(self) -> int:
         """Candidates that have not ended."""
-        return sum(not voice.finished for voice in self._voices)
+        return sum(not reader.finished for reader in self._readers)
 
-    def expect(self, ask: Ask) -> None:
-        """A request goes out."""
-        self._n_asks += 1
-        self._to_skip |= dict.fromkeys(ask.candidates, ask.n_echoed)
+    def expect(self, outgoing: OutgoingRequest) -> None:
+        """`outgoing` is about to be sent."""
+        self._n_outgoing += 1
+        self._to_skip |= dict.fromkeys(outgoing.candidates, outgoing.n_echoed)
 
-    def take(self, ask: Ask, reply: Reply) -> None:
-        """One event of the answer to `ask`. Raises `MalformedReply`."""
+    def take(self, outgoing: OutgoingRequest, reply: Reply) -> None:
+        """Take one event of the answer to `outgoing`. Raises `MalformedReply`."""
         if reply.counts is not None:
-            # A server that counts in every chunk counts on; one that counts once does so in the last.
-            self._counts[ask.candidates[0]] = reply.counts
+            # Running totals in every chunk, or one total in the last: either way the latest is right.
+            self._counts[outgoing.candidates[0]] = reply.counts
         for delta in reply.choices:
-            if delta.index >= len(ask.candidates):
+            if delta.index >= len(outgoing.candidates):
                 raise MalformedReply(
-                    f"there is a choice of index {delta.index} where {len(ask.candidates)} were asked for"
+                    f"there is a choice of index {delta.index} where {len(outgoing.candidates)} were asked for"
                 )
-            self._take_delta(ask.candidates[delta.index], delta)
+            self._take_delta(outgoing.candidates[delta.index], delta)
         if self._request.prompt_logprobs is None:
             self._prompt_done(None)
 
-    def is_wasted(self, ask: Ask) -> bool:
-        """Whether the upstream goes on with candidates of `ask` though all of them have ended here."""
-        return self._is_over(ask) and not self._ended_there.issuperset(ask.candidates)
+    def is_wasted(self, outgoing: OutgoingRequest) -> bool:
+        """Whether all candidates of `outgoing` have ended here while the upstream still generates some."""
+        return self._is_over(outgoing) and not self._ended_upstream.issuperset(outgoing.candidates)
 
-    def check_whole(self, ask: Ask) -> None:
+    def check_whole(self, outgoing: OutgoingRequest) -> None:
         """The upstream has closed. Raises `MalformedReply` if something is missing."""
-        if self._request.max_tokens > 0 and not self._is_over(ask):
+        if self._request.max_tokens > 0 and not self._is_over(outgoing):
             raise MalformedReply("the answer ended before every choice had a finish_reason")
-        if self._held is not None and 0 in ask.candidates:
+        if self._held is not None and 0 in outgoing.candidates:
             raise MalformedReply("the answer ended before the prompt's log-probabilities had come")
 
     def end_candidate(self, index: int) -> None:
         """End one candidate from outside; one that has ended already stays as it is."""
-        voice = self._voices[index]
-        if not voice.finished:
-            self._heard(voice, voice.end())
+        reader = self._readers[index]
+        if not reader.finished:
+            self._post_events(reader, reader.end())
 
     def end(self, *, exact: bool) -> Counted:
-        """Everything has been said: post the counts and the last end. Gives back the counts.
+        """All requests are answered: post the counts, then the last end. Returns the counts.
 
         `exact`: prompt and completion were counted here, by tokens.
         """
@@ -103,8 +102,8 @@ class Answer:
             self._post([self._last])
         return counted
 
-    def _is_over(self, ask: Ask) -> bool:
-        return all(self._voices[candidate].finished for candidate in ask.candidates)
+    def _is_over(self, outgoing: OutgoingRequest) -> bool:
+        return all(self._readers[candidate].finished for candidate in outgoing.candidates)
 
     def _take_delta(self, candidate: int, delta: ChoiceDelta) -> None:
         n_skipped = min(self._to_skip[candidate], len(delta.entries))
@@ -113,24 +112,27 @@ class Answer:
             if candidate == 0:
                 self._score(delta.entries[:n_skipped])
             delta = ChoiceDelta(delta.index, delta.text, delta.entries[n_skipped:], delta.finish_reason)
-        voice = self._voices[candidate]
-        if delta.finish_reason is not None or voice.n_tokens + len(delta.entries) >= self._request.max_tokens:
-            self._ended_there.add(candidate)
-        if self._request.max_tokens == 0 or voice.finished:
+        reader = self._readers[candidate]
+        if delta.finish_reason is not None or reader.n_tokens + len(delta.entries) >= self._request.max_tokens:
+            self._ended_upstream.add(candidate)
+        if self._request.max_tokens == 0 or reader.finished:
             return
-        self._heard(voice, voice.take(delta))
+        self._post_events(reader, reader.take(delta))
 
-    def _heard(self, voice: Voice, events: list[Event]) -> None:
-        if voice.finished and self.n_unfinished == 0:
+    def _post_events(self, reader: CandidateReader, events: list[Event]) -> None:
+        if reader.finished and self.n_unfinished == 0:
             last = events.pop()
             assert isinstance(last, Finished)
             self._last = last
-        self._tell(events)
+        if self._held is not None:
+            self._held += events
+        elif events:
+            self._post(events)
 
     def _score(self, entries: Sequence[Entry]) -> None:
-        assert self._spelling is not None, "only what has a tokenizer scores prompts"
+        assert self._lookup is not None, "prompts are scored only with a tokenizer"
         for entry in entries:
-            self._scores.add(entry, self._spelling)
+            self._scores.add(entry, self._lookup)
         if self._scores.is_complete:
             self._prompt_done(self._scores.done())
 
@@ -140,19 +142,13 @@ class Answer:
         held, self._held = self._held, None
         self._post([PromptDone(0, scores), *held])
 
-    def _tell(self, events: list[Event]) -> None:
-        if self._held is not None:
-            self._held += events
-        elif events:
-            self._post(events)
-
     def _counted(self, *, exact: bool) -> Counted:
         first = self._counts.get(0, Counts(None, None, None))
         if exact:
             return Counted(None, first.n_cached, None)
         totals = [count.n_completion for count in self._counts.values()]
         known = [total for total in totals if total is not None]
-        is_whole = len(known) == self._n_asks and self._request.max_tokens > 0
+        is_whole = len(known) == self._n_outgoing and self._request.max_tokens > 0
         return Counted(first.n_prompt, first.n_cached, sum(known) if is_whole else None)
 
 
@@ -171,21 +167,21 @@ class _Scores:
         """Every token of the prompt has its entry."""
         return self._n == len(self._prompt)
 
-    def add(self, entry: Entry, spelling: Spelling) -> None:
+    def add(self, entry: Entry, lookup: TokenLookup) -> None:
         """The entry of the next token. Raises `MalformedReply` if it is another token's."""
         sent = self._prompt[self._n]
-        if not spelling.may_mean(entry.token, sent):
+        if not lookup.may_mean(entry.token, sent):
             raise MalformedReply(
                 f"the echoed prompt has {entry.token.spelled!r} at place {self._n}, where token {sent} was sent"
             )
         self._n += 1
         if self._n == 1:
             return
-        top = spelling.likeliest(entry, self._k)
+        top = lookup.likeliest(entry, self._k)
         if entry.logprob is None or (self._k > 0 and not top):
             raise MalformedReply(f"the prompt's token at place {self._n - 1} has no log-probabilities")
         self._logprobs.append(entry.logprob)
-        # Two tokens that are spelled alike share an entry; the row is filled up with its last.
+        # Tokens that are spelled alike share an entry, so there may be fewer than k: the last is repeated.
         self._tops.append(top + top[-1:] * (self._k - len(top)))
 
     def done(self) -> PromptScores:

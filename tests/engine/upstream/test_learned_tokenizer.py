@@ -3,7 +3,7 @@ r"""The tokenizer that learns what an upstream shows."""
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afterword.engine.upstream.learned import LearnedTokenizer, text_of
+from afterword.engine.upstream.learned_tokenizer import LearnedTokenizer, text_of
 from afterword.engine.upstream.reply import Named
 
 

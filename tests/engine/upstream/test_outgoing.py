@@ -9,8 +9,8 @@ from tests.fakes import generation_request
 
 from afterword.config.vendor import PRESETS, UpstreamKind
 from afterword.engine.request import GenerationRequest
-from afterword.engine.upstream.asking import Ask, Target, plan
-from afterword.engine.upstream.learned import LearnedTokenizer
+from afterword.engine.upstream.learned_tokenizer import LearnedTokenizer
+from afterword.engine.upstream.outgoing import OutgoingRequest, Target, outgoing_requests
 from afterword.fields.sampling import Sampling
 from afterword.tokens import ByteTokenizer
 
@@ -32,13 +32,13 @@ def request(**changes: Any) -> GenerationRequest:
     return generation_request(b"hi", **({"end_ids": OWN, "sampling": WARM, "seed": 7} | changes))
 
 
-def only(asks: list[Ask]) -> dict[str, Any]:
-    (ask,) = asks
-    return ask.body
+def only(outgoing: list[OutgoingRequest]) -> dict[str, Any]:
+    (sent,) = outgoing
+    return sent.body
 
 
 def test_every_default_of_ours_is_said() -> None:
-    assert only(plan(request(), target())) == {
+    assert only(outgoing_requests(request(), target())) == {
         "model": "model-there",
         "prompt": [104, 105],
         "max_tokens": 16,
@@ -58,7 +58,7 @@ def test_every_default_of_ours_is_said() -> None:
 
 
 def test_a_server_that_knows_only_the_documented_fields_sees_no_other() -> None:
-    assert only(plan(request(end_ids=LearnedTokenizer().end_ids), text_target())) == {
+    assert only(outgoing_requests(request(end_ids=LearnedTokenizer().end_ids), text_target())) == {
         "model": "model-there",
         "prompt": "hi",
         "max_tokens": 16,
@@ -73,7 +73,7 @@ def test_a_server_that_knows_only_the_documented_fields_sees_no_other() -> None:
 
 
 def test_llama_server_gets_its_own_names_and_none_of_its_defaults() -> None:
-    body = only(plan(request(), target("llama-server")))
+    body = only(outgoing_requests(request(), target("llama-server")))
     assert {name: body[name] for name in ("top_k", "min_p", "repeat_penalty", "repeat_last_n", "logprobs")} == {
         "top_k": 0,
         "min_p": 0.0,
@@ -95,12 +95,12 @@ def test_llama_server_gets_its_own_names_and_none_of_its_defaults() -> None:
     ids=["temperature", "top_p", "top_k", "min_p"],
 )
 def test_one_token_left_to_draw_is_asked_for_as_greedy(sampling: Sampling) -> None:
-    body = only(plan(request(sampling=sampling), target()))
+    body = only(outgoing_requests(request(sampling=sampling), target()))
     assert (body["temperature"], body["top_p"], body["top_k"], body["min_p"]) == (0, 1.0, 0, 0.0)
 
 
 def test_biases_are_integers_where_they_can_be() -> None:
-    body = only(plan(request(sampling=Sampling(logit_bias=((5, -100.0), (6, 0.5)))), target()))
+    body = only(outgoing_requests(request(sampling=Sampling(logit_bias=((5, -100.0), (6, 0.5)))), target()))
     assert body["logit_bias"] == {"5": -100, "6": 0.5}
     assert isinstance(body["logit_bias"]["5"], int)
 
@@ -115,7 +115,7 @@ def test_biases_are_integers_where_they_can_be() -> None:
     ],
 )
 def test_ends_are_said_where_they_differ_from_the_model_s(end_ids: frozenset[int], fields: dict[str, Any]) -> None:
-    body = only(plan(request(end_ids=end_ids), target()))
+    body = only(outgoing_requests(request(end_ids=end_ids), target()))
     assert {name: body[name] for name in ("ignore_eos", "stop_token_ids") if name in body} == fields
 
 
@@ -138,7 +138,7 @@ def test_ends_are_said_where_they_differ_from_the_model_s(end_ids: frozenset[int
 def test_stops_are_said_where_the_answer_can_still_be_read(
     where: Target, changes: dict[str, Any], fields: dict[str, Any]
 ) -> None:
-    body = only(plan(request(stops=("x",), **changes), where))
+    body = only(outgoing_requests(request(stops=("x",), **changes), where))
     assert {name: body[name] for name in ("stop", "include_stop_str_in_output") if name in body} == fields
 
 
@@ -157,35 +157,35 @@ def test_stops_are_said_where_the_answer_can_still_be_read(
 def test_candidates_are_asked_for_together_where_that_works(
     where: Target, changes: dict[str, Any], groups: list[tuple[int, ...]]
 ) -> None:
-    asks = plan(request(n_candidates=3, **changes), where)
-    assert [ask.candidates for ask in asks] == groups
-    assert [ask.body.get("n", 1) for ask in asks] == [len(group) for group in groups]
+    outgoing = outgoing_requests(request(n_candidates=3, **changes), where)
+    assert [sent.candidates for sent in outgoing] == groups
+    assert [sent.body.get("n", 1) for sent in outgoing] == [len(group) for group in groups]
 
 
 def test_candidates_asked_for_apart_have_seeds_of_their_own() -> None:
-    seeds = [ask.body["seed"] for ask in plan(request(n_candidates=3), target(n=False))]
+    seeds = [sent.body["seed"] for sent in outgoing_requests(request(n_candidates=3), target(n=False))]
     assert seeds[0] == 7
     assert len(set(seeds)) == 3
 
 
 def test_prompts_of_a_batch_have_seeds_of_their_own() -> None:
-    first, second = (only(plan(request(prompt_index=index), target()))["seed"] for index in (0, 1))
+    first, second = (only(outgoing_requests(request(prompt_index=index), target()))["seed"] for index in (0, 1))
     assert first == 7 != second
 
 
 def test_only_the_first_request_scores_the_prompt() -> None:
-    asks = plan(request(n_candidates=2, logprobs=1, prompt_logprobs=3), target(n=False))
-    assert [ask.body.get("echo") for ask in asks] == [True, None]
-    assert [ask.body["logprobs"] for ask in asks] == [3, 1]
-    assert [ask.n_echoed for ask in asks] == [2, 0]
+    outgoing = outgoing_requests(request(n_candidates=2, logprobs=1, prompt_logprobs=3), target(n=False))
+    assert [sent.body.get("echo") for sent in outgoing] == [True, None]
+    assert [sent.body["logprobs"] for sent in outgoing] == [3, 1]
+    assert [sent.n_echoed for sent in outgoing] == [2, 0]
 
 
 @pytest.mark.parametrize(("zero_tokens", "asked"), [(True, 0), (False, 1)])
 def test_nothing_is_asked_for_as_one_token_where_nothing_cannot(zero_tokens: bool, asked: int) -> None:
-    asks = plan(request(max_tokens=0, prompt_logprobs=0), target(zero_tokens=zero_tokens))
-    assert only(asks)["max_tokens"] == asked
+    outgoing = outgoing_requests(request(max_tokens=0, prompt_logprobs=0), target(zero_tokens=zero_tokens))
+    assert only(outgoing)["max_tokens"] == asked
 
 
 def test_the_empty_prompt_is_sent_as_an_empty_text() -> None:
     empty = replace(request(), prompt=(LearnedTokenizer.SEPARATOR,))
-    assert only(plan(empty, text_target()))["prompt"] == ""
+    assert only(outgoing_requests(empty, text_target()))["prompt"] == ""

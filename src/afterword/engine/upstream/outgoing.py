@@ -1,7 +1,7 @@
-"""What an upstream is asked for one prompt: which requests, for which candidates, with which fields.
+"""The HTTP requests that an upstream is sent for one prompt: how many, for which candidates, with which fields.
 
-Every field that another server has a default of its own for is written out, so that the defaults are ours. Knows no
-connection. What an upstream cannot honour never comes here: `capabilities.py` has it refused before.
+A field that another server has a default of its own for is always sent, so that our defaults hold. Knows no connection.
+What an upstream does not support was refused before (`capabilities.py`).
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Any
 
 from afterword.config.vendor import VendorConfig
 from afterword.engine.request import GenerationRequest
-from afterword.engine.upstream.learned import text_of
+from afterword.engine.upstream.learned_tokenizer import text_of
 from afterword.engine.upstream.seeds import derived_seed, seed_of_32_bits
 from afterword.fields.sampling import SAMPLING_FIELDS
 
@@ -24,11 +24,11 @@ class Target:
     own_end_ids: frozenset[int]
     """Tokens at which the model ends by itself."""
     exact: bool
-    """The model's own tokenizer is at hand: prompts go out, and answers are read, as tokens."""
+    """The model's own tokenizer is configured: prompts are sent, and answers are read, as tokens."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class OutgoingRequest:
     """One HTTP request."""
 
     candidates: tuple[int, ...]
@@ -38,35 +38,35 @@ class Ask:
     """Entries of each choice that are the prompt's."""
 
 
-def plan(request: GenerationRequest, target: Target) -> list[Ask]:
+def outgoing_requests(request: GenerationRequest, target: Target) -> list[OutgoingRequest]:
     """The requests that make up the answer; the first one's usage counts the prompt."""
     supports = target.vendor.supports
     stops = _stops(request, target)
-    several = request.n_candidates > 1 and supports.n
+    in_one = request.n_candidates > 1 and supports.n
     if request.sampling.is_greedy and not supports.greedy_n:
-        several = False
+        in_one = False
     if request.stops and not stops:
-        # A candidate that is stopped here would go on there until the last of its company ends.
-        several = False
+        # Stops are found here: a stopped candidate would be sampled on until all of its request have ended.
+        in_one = False
     if request.max_tokens == 0:
-        return [_ask(request, target, (0,), stops, scores=request.prompt_logprobs)]
-    if several:
-        everyone = tuple(range(request.n_candidates))
-        return [_ask(request, target, everyone, stops, scores=request.prompt_logprobs)]
+        return [_outgoing(request, target, (0,), stops, scores=request.prompt_logprobs)]
+    if in_one:
+        candidates = tuple(range(request.n_candidates))
+        return [_outgoing(request, target, candidates, stops, scores=request.prompt_logprobs)]
     return [
-        _ask(request, target, (candidate,), stops, scores=request.prompt_logprobs if candidate == 0 else None)
+        _outgoing(request, target, (candidate,), stops, scores=request.prompt_logprobs if candidate == 0 else None)
         for candidate in range(request.n_candidates)
     ]
 
 
-def _ask(
+def _outgoing(
     request: GenerationRequest,
     target: Target,
     candidates: tuple[int, ...],
     stops: dict[str, Any],
     *,
     scores: int | None,
-) -> Ask:
+) -> OutgoingRequest:
     supports = target.vendor.supports
     body: dict[str, Any] = {
         "model": target.model,
@@ -91,11 +91,11 @@ def _ask(
             body["return_tokens_as_token_ids"] = True
     if scores is not None:
         body["echo"] = True
-    return Ask(candidates, body, 0 if scores is None else len(request.prompt))
+    return OutgoingRequest(candidates, body, 0 if scores is None else len(request.prompt))
 
 
 def _logprobs(request: GenerationRequest, target: Target, scores: int | None) -> int | None:
-    """With a tokenizer always, because they are how the sampled tokens are known."""
+    """What `logprobs` asks for; with a tokenizer always something, because the sampled tokens are read from there."""
     asked = [k for k in (request.logprobs, scores) if k is not None]
     if target.exact:
         asked.append(0)
@@ -113,18 +113,18 @@ def _sampling(request: GenerationRequest, target: Target) -> dict[str, Any]:
     if biases:
         body["logit_bias"] = {str(token): _number(bias) for token, bias in biases}
     if kind == "llama-server":
-        # Its penalties look back at 64 tokens unless told how far, and it keeps room for as many as it is told.
+        # Its penalties cover the last 64 tokens by default; ours cover all. It allocates a buffer of this size.
         body["repeat_last_n"] = len(request.prompt) + request.max_tokens
     return body
 
 
 def _number(bias: float) -> float | int:
-    """The documented type is an integer."""
+    """An integer where it is one: that is the documented type."""
     return int(bias) if bias.is_integer() else bias
 
 
 def _ends(request: GenerationRequest, target: Target) -> dict[str, Any]:
-    """Fields about ends, where they say anything: a server that has not got them must not see them."""
+    """Fields about ends, only where they differ from the default: a server may not know them and refuse."""
     body: dict[str, Any] = {}
     if not target.own_end_ids <= request.end_ids:
         body["ignore_eos"] = True
@@ -139,9 +139,9 @@ def _ends(request: GenerationRequest, target: Target) -> dict[str, Any]:
 
 
 def _stops(request: GenerationRequest, target: Target) -> dict[str, Any]:
-    """The stops as the upstream can be told of them, empty where they are found here alone.
+    """The fields about stops; empty if stops are found here alone.
 
-    Tokens are listed up to the end of the text, so where tokens are read the stop must be a part of it.
+    An upstream lists tokens up to the end of its text. Where answers are read by tokens, the stop must be part of it.
     """
     supports = target.vendor.supports
     included = target.exact or request.include_stop

@@ -1,17 +1,19 @@
-"""One candidate of an upstream's answer: what it sends becomes text and tokens by our own rules.
+"""Readers of one candidate of an upstream's answer: from what it sends to our events, by our own rules.
 
-`TokenVoice` has the model's tokenizer: it takes the listed tokens as sampled and makes everything else of them, as for
-an engine in this process. `TextVoice` has none: it takes the text as it comes, and the tokens only to list them.
+`TokenReader` has the model's tokenizer: it takes the listed tokens as sampled and derives everything else from them, as
+an engine in this process does. `TextReader` has none: it takes the text as sent, and the tokens only to list them.
 """
 
 from typing import Protocol
 
+from typing_extensions import override
+
 from afterword.engine.candidate import Candidate, chunks_of
 from afterword.engine.events import Chunk, Event, Finished, SampledToken
 from afterword.engine.request import GenerationRequest
-from afterword.engine.upstream.learned import LearnedTokenizer, piece_of
+from afterword.engine.upstream.learned_tokenizer import LearnedTokenizer, piece_of
 from afterword.engine.upstream.reply import ChoiceDelta, Entry, MalformedReply
-from afterword.engine.upstream.spelling import Spelling, likeliest_first
+from afterword.engine.upstream.token_lookup import TokenLookup, likeliest_first
 from afterword.text.stops import StopAutomaton
 from afterword.text.stream import TextStream
 from afterword.text.utf8 import Utf8Decoder
@@ -20,8 +22,8 @@ from afterword.tokens import Tokenizer
 FINISH_REASONS = frozenset({"stop", "length", "content_filter"})
 
 
-class Voice(Protocol):
-    """Takes what the upstream says of one candidate."""
+class CandidateReader(Protocol):
+    """Reads what the upstream sends for one candidate."""
 
     @property
     def n_tokens(self) -> int:
@@ -30,7 +32,7 @@ class Voice(Protocol):
 
     @property
     def finished(self) -> bool:
-        """It has ended; what else comes is ignored."""
+        """It has ended; whatever else the upstream sends for it is ignored."""
         ...
 
     def take(self, delta: ChoiceDelta) -> list[Event]:
@@ -38,33 +40,33 @@ class Voice(Protocol):
         ...
 
     def end(self) -> list[Event]:
-        """End it from outside, see `Generation.end`."""
+        """End it from outside, as `Generation.end` does; its last events."""
         ...
 
 
-class TokenVoice:
-    """See above. `n_tokens` is exact."""
+class TokenReader(CandidateReader):
+    """A reader by tokens. `n_tokens` is exact."""
 
     def __init__(
-        self, candidate: Candidate, request: GenerationRequest, tokenizer: Tokenizer, spelling: Spelling
+        self, candidate: Candidate, request: GenerationRequest, tokenizer: Tokenizer, lookup: TokenLookup
     ) -> None:
         self._candidate = candidate
         self._k = request.logprobs
         self._tokenizer = tokenizer
-        self._spelling = spelling
+        self._lookup = lookup
 
     @property
+    @override
     def n_tokens(self) -> int:
-        """See `Voice`."""
         return self._candidate.n_tokens
 
     @property
+    @override
     def finished(self) -> bool:
-        """See `Voice`."""
         return self._candidate.finished
 
+    @override
     def take(self, delta: ChoiceDelta) -> list[Event]:
-        """See `Voice`."""
         events: list[Event] = []
         for entry in delta.entries:
             if self.finished:
@@ -74,12 +76,12 @@ class TokenVoice:
             events += self._candidate.close(checked_reason(delta.finish_reason))
         return events
 
+    @override
     def end(self) -> list[Event]:
-        """See `Voice`."""
         return self._candidate.end()
 
     def _accept(self, entry: Entry) -> list[Event]:
-        token = self._spelling.id_of(entry.token)
+        token = self._lookup.id_of(entry.token)
         events: list[Event] = []
         for missing in self._missing_before(token, entry.token.piece):
             events += self._candidate.accept_unlisted(missing)
@@ -89,38 +91,40 @@ class TokenVoice:
             raise MalformedReply(f"the sampled token {entry.token.spelled!r} has no log-probability")
         if self._k is None:
             return events + self._candidate.accept(token, None, ())
-        return events + self._candidate.accept(token, entry.logprob, self._spelling.likeliest(entry, self._k))
+        return events + self._candidate.accept(token, entry.logprob, self._lookup.likeliest(entry, self._k))
 
     def _missing_before(self, token: int, piece: bytes | None) -> list[int]:
-        """Tokens that the upstream has left out: llama-server lists no token that ends inside a character, and counts
-        its bytes to the one that completes it."""
+        """Tokens that the upstream did not list: llama-server lists none that ends inside a character, and adds its
+        bytes to the one that completes the character."""
         if piece is None:
             return []
         own = self._tokenizer.piece(token)
         if len(piece) <= len(own) or not piece.endswith(own):
             return []
-        return self._spelling.ids_of(piece.removesuffix(own))
+        return self._lookup.ids_of(piece.removesuffix(own))
 
 
-class TextVoice:
-    """See above. `n_tokens` counts listed tokens, or events with text where none are listed."""
+class TextReader(CandidateReader):
+    """A reader by text. `n_tokens` counts listed tokens, or events with text where none are listed."""
+
+    # Plain attributes here, where the protocol only asks for something to read.
+    n_tokens: int = 0
+    finished: bool = False
 
     def __init__(
         self, index: int, request: GenerationRequest, tokenizer: LearnedTokenizer, stops: StopAutomaton
     ) -> None:
-        self.n_tokens = 0
-        self.finished = False
         self._index = index
         self._k = request.logprobs
         self._tokenizer = tokenizer
         self._stream: TextStream[SampledToken] = TextStream(stops, offset=request.text_offset, pending=request.pending)
         self._decoder = Utf8Decoder()
-        """Reads the listed tokens beside the text, to see whether they spell it."""
+        """Decodes the listed tokens, to compare them with the text."""
         self._sum_logprob = 0.0
         self._n_scored = 0
 
+    @override
     def take(self, delta: ChoiceDelta) -> list[Event]:
-        """See `Voice`."""
         events: list[Event] = []
         for piece, entry in self._parts(delta):
             start = self._stream.n_visible
@@ -136,8 +140,8 @@ class TextVoice:
             events.append(self._finish(reason))
         return events
 
+    @override
     def end(self) -> list[Event]:
-        """See `Voice`."""
         begun = [Chunk(self._index, "", (token,), self.n_tokens) for token in self._stream.cut()]
         return [*begun, self._finish("content_filter")]
 
@@ -149,9 +153,9 @@ class TextVoice:
         if self._decoder.push(b"".join(pieces)) == delta.text:
             return list(zip(pieces, delta.entries, strict=True))
         if delta.text == "" and delta.finish_reason == "stop":
-            # Tokens of a stop that the upstream has cut off, or the end of the text.
+            # Tokens of a stop that the upstream has cut off, or the end-of-text token.
             return []
-        # The tokens do not spell the text, which decides; they are all listed where it starts.
+        # The tokens do not spell the text. The text counts, so all of them are listed where it starts.
         first, *others = delta.entries
         return [(delta.text.encode(), first), *((b"", entry) for entry in others)]
 
@@ -171,7 +175,7 @@ class TextVoice:
 
 
 def checked_reason(reason: str) -> str:
-    """A reason that the API has. Raises `MalformedReply` for others: the upstream has given up."""
+    """A finish reason that the API has. Raises `MalformedReply` for others, by which servers report failures."""
     if reason not in FINISH_REASONS:
         raise MalformedReply(f"a candidate ended with finish_reason {reason!r}")
     return reason

@@ -3,10 +3,10 @@ r"""Which token of a vocabulary is meant."""
 import pytest
 
 from afterword.engine.upstream.reply import Entry, MalformedReply, Named
-from afterword.engine.upstream.spelling import Spelling
+from afterword.engine.upstream.token_lookup import TokenLookup
 from afterword.tokens import ByteTokenizer
 
-SPELLING = Spelling(ByteTokenizer())
+SPELLING = TokenLookup(ByteTokenizer())
 
 
 @pytest.mark.parametrize(
@@ -45,4 +45,4 @@ class Pairs(ByteTokenizer):
 
 
 def test_bytes_are_taken_apart_into_the_longest_pieces() -> None:
-    assert Spelling(Pairs()).ids_of(b"\xe2\x80\xe2a") == [Pairs.CONTROL, 0xE2, 97]
+    assert TokenLookup(Pairs()).ids_of(b"\xe2\x80\xe2a") == [Pairs.CONTROL, 0xE2, 97]
