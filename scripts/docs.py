@@ -3,8 +3,8 @@
     docs.py write | check
 
 docs/configuration.md comes from the tables of `config/`, docs/fields.md from the table of fields, docs/cli.md from the
-commands' help, and docs/code.md from the first sentence of each file's docstring, or of the comment at the head of a
-script.
+commands' help, docs/code.md from the first sentence of each file's docstring, or of the comment at the head of a
+script, and the table of faults in docs/compatibility.md from the names of tests.
 """
 
 import ast
@@ -27,8 +27,8 @@ from afterword.config.vendor import PRESETS, Supports, VendorConfig
 from afterword.fields.field import RequestField
 from afterword.fields.table import EXTENSIONS, FIELDS
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "src" / "afterword"
+ROOT = REPOSITORY = Path(__file__).resolve().parent.parent
+PACKAGE = REPOSITORY / "src" / "afterword"
 
 COMMANDS = (
     "",
@@ -72,6 +72,19 @@ are extensions that real clients send. Null means "not given" for every field. [
 
 A field changes which *tokens* come, only what the *answer* shows of them, or *nothing*.
 """
+
+FAULTS = ("http", "token", "native", "gate", "cli", "page")
+"""What faults of the table are about. A test is named after the one that it shows not to happen: `test_http_21_...`, or
+a case with an id such as "http-21 an offer of another protocol is ignored".
+"""
+
+FIRST_OF_HTTP = 21
+"""Those with lower numbers are faults of completions, which tests/cases/ is full of."""
+
+FAULT_TEST = re.compile(rf"test_({'|'.join(FAULTS)})_(\d\d)_(\w+)")
+FAULT_CASE = re.compile(rf"({'|'.join(FAULTS)})-(\d\d) ([^\n]+)")
+
+FAULTS_HEAD = "| fault | what holds, and the tests that show it |"
 
 CHANGES = {"sampling": "tokens", "answer": "answer", "neutral": "nothing"}
 
@@ -196,6 +209,38 @@ def code() -> str:
     return "\n".join([CODE, "```text", "src/afterword/", *lines, "```", ""])
 
 
+def compatibility() -> str:
+    """docs/compatibility.md: what is written there by hand, and the table of faults at its end."""
+    text = (REPOSITORY / "docs" / "compatibility.md").read_text(encoding="utf-8")
+    return text.partition(FAULTS_HEAD)[0] + "\n".join([FAULTS_HEAD, "|---|---|", *_faults(REPOSITORY / "tests"), ""])
+
+
+def _faults(tests: Path) -> Iterator[str]:
+    """A row for each fault: its number, what the tests named after it say, and where they are."""
+    found: dict[tuple[int, str], dict[str, list[str]]] = {}
+    for path in sorted(path for path in tests.rglob("*.py") if "node_modules" not in path.parts):
+        for kind, number, said in _named_after_faults(ast.parse(path.read_text(encoding="utf-8"))):
+            if kind != "http" or int(number) >= FIRST_OF_HTTP:
+                files = found.setdefault((FAULTS.index(kind), number), {})
+                files.setdefault(str(path.relative_to(tests.parent)), []).append(said)
+    for (place, number), files in sorted(found.items()):
+        cells = (f"{'; '.join(dict.fromkeys(said))} (`{path}`)" for path, said in files.items())
+        yield f"| {FAULTS[place]}-{number} | {'; '.join(cells)} |"
+
+
+def _named_after_faults(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
+    """What a fault is about, its number, and what a test or a case of a file says of it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            match = FAULT_TEST.fullmatch(node.name)
+            if match is not None:
+                yield match[1], match[2], match[3].replace("_", " ")
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            match = FAULT_CASE.fullmatch(node.value)
+            if match is not None:
+                yield match[1], match[2], match[3]
+
+
 def _is_described(path: Path) -> bool:
     """An `__init__.py` without statements describes its folder at most."""
     return path.name != "__init__.py" or path.parent == PACKAGE
@@ -235,6 +280,7 @@ def documents() -> dict[Path, str]:
         ROOT / "docs" / "fields.md": request(),
         ROOT / "docs" / "cli.md": command_line(),
         ROOT / "docs" / "code.md": code(),
+        ROOT / "docs" / "compatibility.md": compatibility(),
     }
 
 

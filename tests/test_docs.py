@@ -16,7 +16,13 @@ TEXTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
 def test_a_document_that_differs_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(docs, "ROOT", tmp_path)
-    assert docs.stale() == ["docs/configuration.md", "docs/fields.md", "docs/cli.md", "docs/code.md"]
+    assert docs.stale() == [
+        "docs/configuration.md",
+        "docs/fields.md",
+        "docs/cli.md",
+        "docs/code.md",
+        "docs/compatibility.md",
+    ]
 
 
 def test_the_tree_has_a_described_line_for_every_file() -> None:
@@ -56,3 +62,12 @@ def test_links_between_documents_lead_somewhere(path: Path) -> None:
     targets = re.findall(r"\]\(([^)#]+)", path.read_text(encoding="utf-8"))
     local = [target for target in targets if "://" not in target]
     assert [target for target in local if not (path.parent / target).exists()] == []
+
+
+def test_the_table_of_faults_has_a_row_for_every_fault_that_tests_are_named_after() -> None:
+    rows = docs.compatibility().partition(docs.FAULTS_HEAD)[2].splitlines()[2:]
+    named = [row.split(" | ")[0] for row in rows]
+    assert named == sorted(set(named), key=lambda name: (docs.FAULTS.index(name[2:-3]), name))
+    [offers] = [row for row in rows if row.startswith("| http-21 | ")]
+    assert "an offer of another protocol is ignored and the body read" in offers
+    assert "`tests/cases/test_connections.py`" in offers
