@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from starlette.requests import Request
@@ -10,8 +11,9 @@ from starlette.types import Message
 
 from afterword.api.disconnect import ClientLeft
 from afterword.api.errors import Refused
-from afterword.api.intake import parse_object, read_object
-from afterword.errors import InvalidRequest
+from afterword.api.intake import MOST_MEMBERS, UNCOUNTED, Intake, parse_object
+from afterword.config.tree import ServerConfig
+from afterword.errors import ConfigurationError, InvalidRequest, Overloaded
 
 
 class Connection:
@@ -33,6 +35,12 @@ class Connection:
         self.n_taken += 1
         last = self.n_taken == len(self._pieces) and self._ends
         return {"type": "http.request", "body": piece, "more_body": not last}
+
+
+async def read_object(request: Request, max_bytes: int) -> dict[str, Any]:
+    """The object that a request brings, if its body is the only one."""
+    async with Intake(max_bytes, 2 * max_bytes).body(request) as raw:
+        return parse_object(raw)
 
 
 @pytest.mark.parametrize(
@@ -145,3 +153,61 @@ async def test_a_refused_body_is_not_read_for_ever() -> None:
 async def test_leaving_within_the_body_is_no_bad_request() -> None:
     with pytest.raises(ClientLeft):
         await read_object(Connection([b'{"prompt'], ends=False).request(), 1000)
+
+
+KIB = 1024
+LARGE = 200 * KIB
+
+
+async def read(intake: Intake, body: bytes, encoding: str | None = None) -> int:
+    """How long a body is that is let in and then let go."""
+    async with intake.body(Connection([body]).request(encoding)) as raw:
+        return len(raw)
+
+
+async def test_http_28_all_bodies_together_have_a_limit() -> None:
+    intake = Intake(LARGE, 2 * LARGE)
+    async with intake.body(Connection([bytes(LARGE)]).request()), intake.body(Connection([bytes(LARGE)]).request()):
+        assert intake.n_held == 2 * (LARGE - UNCOUNTED)
+        with pytest.raises(Overloaded) as refused:
+            await read(intake, bytes(LARGE))
+        assert refused.value.retry_after == 1
+        # Who sends little is served all the same.
+        assert await read(intake, bytes(UNCOUNTED)) == UNCOUNTED
+    assert intake.n_held == 0
+    assert await read(intake, bytes(LARGE)) == LARGE
+
+
+async def test_http_28_a_compressed_body_takes_what_it_becomes_only_when_it_is_whole() -> None:
+    intake = Intake(LARGE, 2 * LARGE)
+    sent = gzip.compress(bytes(LARGE))
+    unfinished = [intake.body(Connection([sent[:-1]], ends=False).request("gzip")) for _ in range(20)]
+    for body in unfinished:
+        with pytest.raises(ClientLeft):
+            await body.__aenter__()
+    assert await read(intake, sent, "gzip") == LARGE
+    async with intake.body(Connection([sent]).request("gzip")), intake.body(Connection([sent]).request("gzip")):
+        assert intake.n_held == 2 * (LARGE - UNCOUNTED)
+        with pytest.raises(Overloaded):
+            await read(intake, sent, "gzip")
+    assert intake.n_held == 0
+
+
+@pytest.mark.parametrize("refused", [bytes(LARGE + 1), gzip.compress(bytes(LARGE + 1)), b"no gzip" + bytes(LARGE // 2)])
+async def test_http_28_what_is_refused_is_let_go(refused: bytes) -> None:
+    intake = Intake(LARGE, 2 * LARGE)
+    with pytest.raises((Refused, InvalidRequest)):
+        await read(intake, refused, None if refused[:1] == b"\0" else "gzip")
+    assert intake.n_held == 0
+
+
+async def test_http_28_a_file_of_countless_members_is_no_body() -> None:
+    sent = gzip.compress(b"") * MOST_MEMBERS + gzip.compress(b"{}")
+    with pytest.raises(InvalidRequest, match=f"more than {MOST_MEMBERS} members"):
+        await read(Intake(LARGE, 2 * LARGE), sent, "gzip")
+
+
+def test_http_28_the_limit_must_leave_room_for_the_largest_body() -> None:
+    assert ServerConfig().bodies_bytes == 8 * ServerConfig().max_body_bytes
+    with pytest.raises(ConfigurationError, match="less than twice max_body_bytes"):
+        ServerConfig(max_body_bytes=1000, max_bodies_bytes=1999)

@@ -1,5 +1,6 @@
 """What clients, proxies and people with a socket do to connections: real sockets, no model."""
 
+import gzip
 import json
 import shutil
 import socket
@@ -233,3 +234,16 @@ def test_http_24_a_request_under_way_is_never_closed_for_a_newcomer() -> None:
         for connection in (first, second):
             assert b"[DONE]" in connection.answer().content
         assert httpx.get(f"{url}/health").status_code == 200
+
+
+def test_http_28_small_gzip_bodies_that_do_not_end_take_no_memory_and_keep_nobody_out() -> None:
+    app = app_of()
+    bomb = gzip.compress(b'{"prompt":"' + b" " * 30_000_000)
+    head = POST + b"Content-Encoding: gzip\r\nContent-Length: 100000\r\n\r\n"
+    with run_server(app) as url, ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(connected(url)).send(head + bomb)
+        with connected(url) as other:
+            other.send(POST + LENGTH + BODY)
+            assert other.answer().text == "A"
+        assert app.state.serving.intake.n_held < 20 * len(bomb)

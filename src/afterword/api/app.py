@@ -17,6 +17,7 @@ from afterword.api import completions, docs, models, playground, ratelimit, scal
 from afterword.api.auth import KeyMiddleware
 from afterword.api.errors import FailureMiddleware, describe
 from afterword.api.exchange import ExchangeMiddleware, OpenExchanges
+from afterword.api.intake import Intake
 from afterword.api.schema import describe_api
 from afterword.api.serving import Serving, serving_of
 from afterword.completions.filter.verdict import ContentFilter
@@ -66,7 +67,8 @@ def create_app(
     )
     counts = Metrics(registry.all()) if metrics is None else metrics
     counts.watch("afterword_limits_alone", LIMITS_ALONE, lambda: gateway.limiter.n_alone)
-    app.state.serving = Serving(registry, server, content_filter, gateway, counts, OpenExchanges())
+    intake = Intake(server.max_body_bytes, server.bodies_bytes)
+    app.state.serving = Serving(registry, server, content_filter, gateway, counts, OpenExchanges(), intake)
     for part in (completions, models, scale_models, tokenize, status, docs, playground):
         app.include_router(part.router)
     app.add_exception_handler(HTTPException, _routing_failure)

@@ -20,7 +20,7 @@ from afterword.api.dialect import OPENAI, SCALE_GP, Dialect
 from afterword.api.disconnect import unless_client_leaves
 from afterword.api.errors import REPORTED, describe, report
 from afterword.api.exchange import Exchange, exchange_of
-from afterword.api.intake import read_object
+from afterword.api.intake import parse_object
 from afterword.api.render import AnswerHead, BodyRenderer, ChunkRenderer, new_head
 from afterword.api.schema import COMPLETION_DOCS, SCALE_COMPLETION_DOCS
 from afterword.api.serving import Serving, serving
@@ -81,8 +81,7 @@ async def complete_by_path(request: Request) -> Response:
 
 async def _answer(request: Request, dialect: Dialect, override: dict[str, Any]) -> Response:
     serve = serving(request)
-    data = await read_object(request, serve.server.max_body_bytes)
-    body = parse_body(data | override, strict=serve.server.strict)
+    body = await _read(request, serve, override)
     served = find_model(dialect, serve.registry, body.model, request.scope)
     completion = await _resolve(body, served, serve.server)
     job = Job(dialect, completion, served, Assembler(completion), exchange_of(request.scope), serve)
@@ -91,6 +90,11 @@ async def _answer(request: Request, dialect: Dialect, override: dict[str, Any]) 
     if completion.stream:
         return EventStream(_frames(job), partial(_error_frame, scope=request.scope))
     return await unless_client_leaves(_plain(job), request.receive)
+
+
+async def _read(request: Request, serve: Serving, override: dict[str, Any]) -> CompletionBody:
+    async with serve.intake.body(request) as raw:
+        return parse_body(parse_object(raw) | override, strict=serve.server.strict)
 
 
 async def _resolve(body: CompletionBody, served: ServedModel, server: ServerConfig) -> Completion:

@@ -1,9 +1,13 @@
-"""From the bytes of a request's body to one JSON object: encodings, sizes, syntax. Knows no field of it."""
+"""From the bytes of a request's body to one JSON object: encodings, sizes, syntax. Knows no field of it.
+
+A body is kept as it was sent until it is whole, and inflated then: one that never ends costs no more than was sent.
+"""
 
 import asyncio
 import re
 import zlib
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from json import loads as exact_loads
 from typing import Any
 
@@ -13,13 +17,15 @@ from starlette.types import Receive
 
 from afterword.api.disconnect import ClientLeft
 from afterword.api.errors import Refused
-from afterword.errors import InvalidRequest
+from afterword.errors import InvalidRequest, Overloaded
+from afterword.text.brief import brief
 
 MAX_DRAINED = 64 * 1024 * 1024
 """Bytes read and thrown away after a body proved too large, so that the client gets to read the 413."""
 
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 _GZIP = 16 + zlib.MAX_WBITS
+_GZIP_PIECE = 64 * 1024
 
 IDLE_SECONDS = 30.0
 """How long a body may stop coming before it counts as never coming."""
@@ -27,27 +33,93 @@ IDLE_SECONDS = 30.0
 SLOWEST = 500
 """Bytes a second that must come in the long run, beside one such pause: a body that trickles holds its connection."""
 
+UNCOUNTED = 64 * 1024
+"""Bytes of each body that are not counted with those of all bodies: so large ones keep no small one out."""
 
-async def read_object(request: Request, max_bytes: int) -> dict[str, Any]:
-    """The request's body as a JSON object. Content-Type is ignored: some clients send none.
-
-    Raises `Refused` (408 if nothing comes for `IDLE_SECONDS`, 413 over `max_bytes` as sent or inflated, 415 for other
-    encodings than gzip), `InvalidRequest` for anything that is not an object in UTF-8 JSON, `ClientLeft`.
-    """
-    return parse_object(await read_body(request, max_bytes))
+MOST_INFLATED = 1032
+"""Times its size that a gzip body can become."""
 
 
-async def read_body(request: Request, max_bytes: int) -> bytes:
-    """The body, inflated if it came as gzip. Errors as in `read_object`."""
-    sink = _sink(request.headers.get("content-encoding", ""), max_bytes)
-    n_received = 0
-    pieces = _pieces(request.receive)
-    async for piece in pieces:
-        n_received += len(piece)
-        if n_received > max_bytes or not sink.feed(piece):
-            await _drain(pieces)
-            raise Refused(413, f"The request's body is larger than the {max_bytes} bytes this server takes.")
-    return sink.finish()
+MOST_MEMBERS = 1024
+"""Of a gzip file. What follows a member is copied, so members cost more than their size."""
+
+
+class Intake:
+    """Takes bodies in, within what each of them and all of them together may have. One for each application."""
+
+    def __init__(self, max_bytes: int, max_bytes_together: int) -> None:
+        """`max_bytes`: of a body, as sent and inflated. `max_bytes_together`: of all that are held at once."""
+        self._max_bytes = max_bytes
+        self._max_bytes_together = max_bytes_together
+        self._inflating = asyncio.Lock()
+        self.n_held = 0
+        """Bytes of bodies that are held now, without those that are not counted."""
+
+    @asynccontextmanager
+    async def body(self, request: Request) -> AsyncIterator[bytes]:
+        """The body as it was before it was compressed; what it takes counts until the context is left.
+
+        Raises `Refused` (408 if it stops coming or trickles, 413 over `max_bytes`, 415 for other encodings than gzip),
+        `Overloaded` if all bodies together are too large, `InvalidRequest` for broken gzip, `ClientLeft`.
+        """
+        share = _Share(self)
+        try:
+            yield await self._read(request, share)
+        finally:
+            share.resize(0)
+
+    def fits(self, n_more: int) -> bool:
+        """Whether so many more bytes may be held."""
+        return self.n_held + n_more <= self._max_bytes_together
+
+    async def _read(self, request: Request, share: "_Share") -> bytes:
+        is_gzip = _is_gzip(request.headers.get("content-encoding", ""))
+        body = bytearray()
+        pieces = _pieces(request.receive)
+        async for piece in pieces:
+            if len(body) + len(piece) > self._max_bytes:
+                await _drain(pieces)
+                raise self._too_large()
+            if not share.resize(len(body) + len(piece)):
+                await _drain(pieces)
+                raise _all_too_large()
+            body += piece
+        return await self._inflate(body, share) if is_gzip else bytes(body)
+
+    async def _inflate(self, body: bytearray, share: "_Share") -> bytes:
+        # One at a time: each is counted as the most it can become, and most of them become far less.
+        async with self._inflating:
+            if not share.resize(len(body) + min(self._max_bytes + 1, len(body) * MOST_INFLATED)):
+                raise _all_too_large()
+            inflated = await asyncio.to_thread(_inflated, bytes(body), self._max_bytes)
+            share.resize(len(inflated))
+        if len(inflated) > self._max_bytes:
+            raise self._too_large()
+        return inflated
+
+    def _too_large(self) -> Refused:
+        return Refused(413, f"The request's body is larger than the {self._max_bytes} bytes this server takes.")
+
+
+class _Share:
+    """What one body takes of the bytes of all."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._n_counted = 0
+
+    def resize(self, n_bytes: int) -> bool:
+        """Hold so many bytes from now on; False, and nothing changed, if that is too much for all together."""
+        n_more = max(0, n_bytes - UNCOUNTED) - self._n_counted
+        if n_more > 0 and not self._intake.fits(n_more):
+            return False
+        self._intake.n_held += n_more
+        self._n_counted += n_more
+        return True
+
+
+def _all_too_large() -> Overloaded:
+    return Overloaded("The server holds as many bytes of other requests' bodies as it takes; try again.", retry_after=1)
 
 
 def parse_object(raw: bytes) -> dict[str, Any]:
@@ -97,55 +169,37 @@ async def _drain(pieces: AsyncIterator[bytes]) -> None:
             return
 
 
-def _sink(encoding: str, max_bytes: int) -> "_Plain | _Gzip":
+def _is_gzip(encoding: str) -> bool:
     match encoding.strip().lower():
         case "" | "identity":
-            return _Plain()
+            return False
         case "gzip" | "x-gzip":
-            return _Gzip(max_bytes)
+            return True
         case other:
-            raise Refused(415, f"Content-Encoding '{other}' is not supported; send the body plain or as gzip.")
+            raise Refused(415, f"Content-Encoding '{brief(other)}' is not supported; send the body plain or as gzip.")
 
 
-class _Plain:
-    """Collects a body as it is; its size is the caller's to watch."""
-
-    def __init__(self) -> None:
-        self._body = bytearray()
-
-    def feed(self, piece: bytes) -> bool:
-        self._body += piece
-        return True
-
-    def finish(self) -> bytes:
-        return bytes(self._body)
-
-
-class _Gzip:
-    """Inflates a body, never beyond `max_bytes` + 1: a small bomb costs no more than an honest body."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._body = bytearray()
-        self._inflater = zlib.decompressobj(_GZIP)
-
-    def feed(self, piece: bytes) -> bool:
-        """Inflate a piece; False once the body is over the cap."""
+def _inflated(body: bytes, max_bytes: int) -> bytes:
+    """The content of a gzip file of one or more members, at most `max_bytes` + 1 of it. Raises `InvalidRequest`."""
+    content = bytearray()
+    inflater = zlib.decompressobj(_GZIP)
+    n_members = 1
+    for start in range(0, len(body), _GZIP_PIECE):
+        piece = body[start : start + _GZIP_PIECE]
         while piece:
-            if self._inflater.eof:
-                self._inflater = zlib.decompressobj(_GZIP)
-            room = self._max_bytes + 1 - len(self._body)
+            if inflater.eof:
+                # What is left over can only be the next member of the file.
+                inflater = zlib.decompressobj(_GZIP)
+                n_members += 1
+            if n_members > MOST_MEMBERS:
+                raise InvalidRequest(f"The request's gzip body has more than {MOST_MEMBERS} members.")
             try:
-                self._body += self._inflater.decompress(piece, room)
+                content += inflater.decompress(piece, max_bytes + 1 - len(content))
             except zlib.error as error:
                 raise InvalidRequest("The request's body is not valid gzip.") from error
-            if len(self._body) > self._max_bytes:
-                return False
-            # Input left over while there is room can only be the next member of the file.
-            piece = self._inflater.unused_data
-        return True
-
-    def finish(self) -> bytes:
-        if not self._inflater.eof:
-            raise InvalidRequest("The request's gzip body ends too early.")
-        return bytes(self._body)
+            if len(content) > max_bytes:
+                return bytes(content)
+            piece = inflater.unused_data
+    if not inflater.eof:
+        raise InvalidRequest("The request's gzip body ends too early.")
+    return bytes(content)

@@ -6,6 +6,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 
 from afterword.api.exchange import OpenExchanges
+from afterword.api.intake import Intake
 from afterword.completions.filter.verdict import ContentFilter
 from afterword.config.tree import ServerConfig
 from afterword.gateway.base import Gateway
@@ -24,6 +25,7 @@ class Serving:
     gateway: Gateway
     metrics: RequestMetrics
     exchanges: OpenExchanges
+    intake: Intake
 
 
 def serving(request: Request) -> Serving:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from afterword.api.auth import find_model
 from afterword.api.dialect import OPENAI
-from afterword.api.intake import read_object
+from afterword.api.intake import parse_object
 from afterword.api.schema import DETOKENIZE_DOCS, TOKENIZE_DOCS, TOKENIZER_INFO_DOCS
 from afterword.api.serving import serving
 from afterword.api.wire import json_response
@@ -80,7 +80,8 @@ async def tokenizer_info(request: Request) -> Response:
 
 
 async def _read(request: Request) -> tuple[ServedModel, dict[str, Any]]:
-    data = await read_object(request, serving(request).server.max_body_bytes)
+    async with serving(request).intake.body(request) as raw:
+        data = parse_object(raw)
     model = data.get("model")
     if model is not None and not isinstance(model, str):
         raise InvalidRequest("'model' must be a string.", param="model", code="invalid_type")

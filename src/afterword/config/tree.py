@@ -49,6 +49,11 @@ class ServerConfig(Table):
     max_logprobs: int = key(100, "Largest `logprobs` a request may ask for.", ge=0, le=1000)
     max_candidates: int = key(2048, "Most candidates (prompts times best_of) in one request.", ge=1)
     max_body_bytes: Bytes = key(32 * 2**20, "Largest request body, also once inflated.", shown="32MiB")
+    max_bodies_bytes: Bytes | None = key(
+        None,
+        "Request bodies that are held at once, without the first 64 KiB of each; at least twice max_body_bytes.",
+        shown="8 times max_body_bytes",
+    )
     keep_alive: int = key(
         75,
         "Seconds that a connection stays open after an answer; more than a proxy in front keeps it.",
@@ -75,6 +80,21 @@ class ServerConfig(Table):
     )
     log_format: Literal["console", "json"] = key("console", "How log lines are written to stderr.")
     log_level: Literal["debug", "info", "warning", "error"] = key("info", "Least severe lines to log.")
+
+    @property
+    def bodies_bytes(self) -> int:
+        """Bytes of bodies that may be held at once."""
+        return 8 * self.max_body_bytes if self.max_bodies_bytes is None else self.max_bodies_bytes
+
+    @model_validator(mode="after")
+    def _room_for_the_largest_body(self) -> Self:
+        # As it was sent and inflated.
+        if self.bodies_bytes < 2 * self.max_body_bytes:
+            raise ConfigurationError(
+                f"max_bodies_bytes is {self.max_bodies_bytes}, less than twice max_body_bytes, which is "
+                f"{self.max_body_bytes}."
+            )
+        return self
 
 
 class EngineConfig(Table):
