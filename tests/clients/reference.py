@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from afterword.cli.local import LocalSource
+from afterword.cli.local_backend import LocalBackend
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine
 from afterword.engine.events import PromptDone, PromptScores
@@ -20,7 +20,7 @@ class Reference:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._source = LocalSource(Registry([ServedModel("reference", engine, created=0)]), ServerConfig())
+        self._source = LocalBackend(Registry([ServedModel("reference", engine, created=0)]), ServerConfig())
 
     def tokens(self, text: str) -> list[int]:
         """The text's tokens; text that spells control tokens means them."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from afterword.engine.identity import Notebook, file_hash, fingerprint
+from afterword.engine.identity import ResultCache, file_hash, fingerprint
 
 
 class Question:
@@ -15,30 +15,30 @@ class Question:
     def __init__(self) -> None:
         self.n_asked = 0
 
-    def work_out(self) -> str:
+    def compute(self) -> str:
         self.n_asked += 1
         return f"answer {self.n_asked}"
 
 
 def test_answer_is_worked_out_once_and_outlives_the_notebook(tmp_path: Path) -> None:
     question = Question()
-    assert Notebook(tmp_path).recall("key", question.work_out) == "answer 1"
-    assert Notebook(tmp_path).recall("key", question.work_out) == "answer 1"
+    assert ResultCache(tmp_path).get("key", question.compute) == "answer 1"
+    assert ResultCache(tmp_path).get("key", question.compute) == "answer 1"
     assert question.n_asked == 1
 
 
 def test_each_key_has_its_own_answer(tmp_path: Path) -> None:
-    notebook, question = Notebook(tmp_path), Question()
-    assert notebook.recall("a", question.work_out) == "answer 1"
-    assert notebook.recall("b", question.work_out) == "answer 2"
-    assert notebook.recall("a", question.work_out) == "answer 1"
+    cache, question = ResultCache(tmp_path), Question()
+    assert cache.get("a", question.compute) == "answer 1"
+    assert cache.get("b", question.compute) == "answer 2"
+    assert cache.get("a", question.compute) == "answer 1"
 
 
 def test_directory_is_made_and_nothing_else_is_left_in_it(tmp_path: Path) -> None:
     directory = tmp_path / "cache" / "afterword"
-    Notebook(directory).recall("key", Question().work_out)
-    assert [path.name for path in directory.iterdir()] == ["notebook.json"]
-    assert json.loads((directory / "notebook.json").read_text()) == {"key": "answer 1"}
+    ResultCache(directory).get("key", Question().compute)
+    assert [path.name for path in directory.iterdir()] == ["cache.json"]
+    assert json.loads((directory / "cache.json").read_text()) == {"key": "answer 1"}
 
 
 @pytest.mark.parametrize(
@@ -51,22 +51,22 @@ def test_directory_is_made_and_nothing_else_is_left_in_it(tmp_path: Path) -> Non
     ],
 )
 def test_damaged_notebook_costs_only_the_work(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "notebook.json").write_bytes(content)
+    (tmp_path / "cache.json").write_bytes(content)
     question = Question()
-    assert Notebook(tmp_path).recall("key", question.work_out) == "answer 1"
-    assert Notebook(tmp_path).recall("key", question.work_out) == "answer 1"
+    assert ResultCache(tmp_path).get("key", question.compute) == "answer 1"
+    assert ResultCache(tmp_path).get("key", question.compute) == "answer 1"
 
 
 def test_directory_that_cannot_be_made_costs_only_the_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    notebook, question = Notebook(tmp_path / "file" / "cache"), Question()
-    assert notebook.recall("key", question.work_out) == "answer 1"
-    assert notebook.recall("key", question.work_out) == "answer 2"
+    cache, question = ResultCache(tmp_path / "file" / "cache"), Question()
+    assert cache.get("key", question.compute) == "answer 1"
+    assert cache.get("key", question.compute) == "answer 2"
 
 
 def test_notebook_that_cannot_be_replaced_costs_only_the_work(tmp_path: Path) -> None:
-    (tmp_path / "notebook.json").mkdir()
-    assert Notebook(tmp_path).recall("key", Question().work_out) == "answer 1"
+    (tmp_path / "cache.json").mkdir()
+    assert ResultCache(tmp_path).get("key", Question().compute) == "answer 1"
 
 
 def test_failure_to_work_out_is_not_noted(tmp_path: Path) -> None:
@@ -74,34 +74,34 @@ def test_failure_to_work_out_is_not_noted(tmp_path: Path) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        Notebook(tmp_path).recall("key", fail)
-    assert Notebook(tmp_path).recall("key", Question().work_out) == "answer 1"
+        ResultCache(tmp_path).get("key", fail)
+    assert ResultCache(tmp_path).get("key", Question().compute) == "answer 1"
 
 
 def test_hash_of_a_file_is_its_sha_256(tmp_path: Path) -> None:
     model = tmp_path / "model.gguf"
     model.write_bytes(b"weights")
     expected = hashlib.sha256(b"weights").hexdigest()
-    assert file_hash(model, Notebook(tmp_path)) == file_hash(model, Notebook(tmp_path)) == expected
+    assert file_hash(model, ResultCache(tmp_path)) == file_hash(model, ResultCache(tmp_path)) == expected
 
 
 def test_file_that_changed_is_hashed_again(tmp_path: Path) -> None:
-    model, notebook = tmp_path / "model.gguf", Notebook(tmp_path)
+    model, cache = tmp_path / "model.gguf", ResultCache(tmp_path)
     model.write_bytes(b"weights")
-    file_hash(model, notebook)
+    file_hash(model, cache)
     os.utime(model, ns=(1, 1))
     model.write_bytes(b"heavier")
-    assert file_hash(model, notebook) == hashlib.sha256(b"heavier").hexdigest()
+    assert file_hash(model, cache) == hashlib.sha256(b"heavier").hexdigest()
 
 
 def test_file_that_did_not_change_is_not_read_again(tmp_path: Path) -> None:
-    model, notebook = tmp_path / "model.gguf", Notebook(tmp_path)
+    model, cache = tmp_path / "model.gguf", ResultCache(tmp_path)
     model.write_bytes(b"weights")
     os.utime(model, ns=(5, 5))
-    first = file_hash(model, notebook)
+    first = file_hash(model, cache)
     model.write_bytes(b"WEIGHTS")  # same size and, below, the same time
     os.utime(model, ns=(5, 5))
-    assert file_hash(model, notebook) == first
+    assert file_hash(model, cache) == first
 
 
 def test_fingerprint_has_ten_hex_digits() -> None:

@@ -12,13 +12,13 @@ from tests.models.tiny import MERGES, Tiny, write_tiny
 
 from afterword.errors import ConfigurationError
 from afterword.export.architecture import model_config, tensor_name, tensor_values
-from afterword.export.source import Source
+from afterword.export.gguf_file import GgufFile
 from afterword.export.tokenizer import generation_config, tokenizer_config, tokenizer_json
 
 
 @pytest.fixture
-def tiny(tmp_path: Path) -> Source:
-    return Source(write_tiny(tmp_path, Tiny("F32", infill=True)))
+def tiny(tmp_path: Path) -> GgufFile:
+    return GgufFile(write_tiny(tmp_path, Tiny("F32", infill=True)))
 
 
 def small(directory: Path, **entries: Any) -> Path:
@@ -42,7 +42,7 @@ def small(directory: Path, **entries: Any) -> Path:
     return directory / "small.gguf"
 
 
-def test_configuration_says_what_the_metadata_does(tiny: Source) -> None:
+def test_configuration_says_what_the_metadata_does(tiny: GgufFile) -> None:
     config = model_config(tiny, "float32")
     assert config["architectures"] == ["LlamaForCausalLM"]
     assert (config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"]) == (64, 128, 2)
@@ -51,11 +51,11 @@ def test_configuration_says_what_the_metadata_does(tiny: Source) -> None:
     assert (config["tie_word_embeddings"], config["attention_bias"], config["torch_dtype"]) == (False, False, "float32")
 
 
-def test_numbers_are_the_decimals_that_were_meant(tiny: Source) -> None:
+def test_numbers_are_the_decimals_that_were_meant(tiny: GgufFile) -> None:
     assert model_config(tiny, "float32")["rms_norm_eps"] == 1e-5
 
 
-def test_every_tensor_has_a_name_and_a_shape(tiny: Source) -> None:
+def test_every_tensor_has_a_name_and_a_shape(tiny: GgufFile) -> None:
     shapes = {tensor_name(tiny, name): tensor_values(tiny, name).shape for name in tiny.names()}
     assert shapes["model.embed_tokens.weight"] == shapes["lm_head.weight"] == (275, 64)
     assert shapes["model.layers.1.self_attn.k_proj.weight"] == (32, 64)
@@ -64,7 +64,7 @@ def test_every_tensor_has_a_name_and_a_shape(tiny: Source) -> None:
     assert len(shapes) == 21
 
 
-def test_rows_of_queries_and_keys_go_from_rotary_pairs_to_halves(tiny: Source) -> None:
+def test_rows_of_queries_and_keys_go_from_rotary_pairs_to_halves(tiny: GgufFile) -> None:
     stored, exported = tiny.tensor("blk.0.attn_q.weight"), tensor_values(tiny, "blk.0.attn_q.weight")
     # Heads of 16 rows: row 2 of a head is the second pair's first, row 1 the first pair's second.
     assert (exported[1] == stored[2]).all()
@@ -78,14 +78,14 @@ def test_quantised_weights_become_the_numbers_they_stand_for(tmp_path: Path, wei
     directories = [tmp_path / "a", tmp_path / "b"]
     for directory in directories:
         directory.mkdir()
-    exact = Source(write_tiny(directories[0], Tiny("F32"))).tensor("blk.0.ffn_up.weight")
-    rounded = Source(write_tiny(directories[1], Tiny(weights))).tensor("blk.0.ffn_up.weight")
+    exact = GgufFile(write_tiny(directories[0], Tiny("F32"))).tensor("blk.0.ffn_up.weight")
+    rounded = GgufFile(write_tiny(directories[1], Tiny(weights))).tensor("blk.0.ffn_up.weight")
     steps = {"Q8_0": 127, "Q4_1": 15, "Q4_0": 15, "BF16": 256}
     assert np.abs(exact - rounded).max() <= 1.1 * 2 * np.abs(exact).max() / steps[weights]
     assert not (exact == rounded).all()
 
 
-def test_tokenizer_has_the_vocabulary_and_its_control_tokens(tiny: Source) -> None:
+def test_tokenizer_has_the_vocabulary_and_its_control_tokens(tiny: GgufFile) -> None:
     written: Any = tokenizer_json(tiny)
     assert written["model"]["vocab"]["A"] == ord("A") - ord("!") + 33
     assert written["model"]["merges"] == [tuple(merge.split(" ")) for merge in MERGES]
@@ -104,7 +104,7 @@ def test_tokenizer_has_the_vocabulary_and_its_control_tokens(tiny: Source) -> No
 
 
 def test_bos_is_put_first_where_the_metadata_says_so(tmp_path: Path) -> None:
-    written: Any = tokenizer_json(Source(write_tiny(tmp_path, Tiny("F32", add_bos=True))))
+    written: Any = tokenizer_json(GgufFile(write_tiny(tmp_path, Tiny("F32", add_bos=True))))
     assert written["post_processor"]["special_tokens"]["<s>"]["ids"] == [271]
 
 
@@ -126,7 +126,7 @@ def test_model_that_cannot_be_written_down_is_refused_by_name(
     tmp_path: Path, entries: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=words):
-        model_config(Source(small(tmp_path, **VOCABULARY, **entries)), "float32")
+        model_config(GgufFile(small(tmp_path, **VOCABULARY, **entries)), "float32")
 
 
 @pytest.mark.parametrize(
@@ -141,13 +141,13 @@ def test_vocabulary_that_cannot_be_written_down_is_refused_by_name(
 ) -> None:
     entries = {"tokenizer__ggml__model": kind, "tokenizer__ggml__pre": pre, **VOCABULARY}
     with pytest.raises(ConfigurationError, match=words):
-        tokenizer_json(Source(small(tmp_path, **entries)))
+        tokenizer_json(GgufFile(small(tmp_path, **entries)))
 
 
 def test_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.gguf").write_bytes(b"not a model, and long enough to be read")
     with pytest.raises(ConfigurationError, match="cannot be read as a GGUF file"):
-        Source(tmp_path / "x.gguf")
+        GgufFile(tmp_path / "x.gguf")
 
 
 def exported(file: Path, directory: Path, dtype: str, **changes: Any) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def exported(file: Path, directory: Path, dtype: str, **changes: Any) -> dict[st
 def test_directory_holds_the_weights(tmp_path: Path, dtype: str, tolerance: float) -> None:
     file = write_tiny(tmp_path, Tiny("F32"))
     tensors = exported(file, tmp_path / "out", dtype)
-    source = Source(file)
+    source = GgufFile(file)
     assert set(tensors) == {tensor_name(source, name) for name in source.names()}
     for name in source.names():
         values = tensor_values(source, name)
@@ -195,7 +195,7 @@ def test_large_models_are_cut_into_files_with_an_index(tmp_path: Path) -> None:
 
     from afterword.export.weights import write_weights
 
-    source = Source(write_tiny(tmp_path, Tiny("F32")))
+    source = GgufFile(write_tiny(tmp_path, Tiny("F32")))
     write_weights(source, tmp_path, "float32", shard_bytes=100_000)
     places: dict[str, str] = json.loads((tmp_path / "model.safetensors.index.json").read_text())["weight_map"]
     assert set(places) == {tensor_name(source, name) for name in source.names()}

@@ -63,7 +63,7 @@ def test_special_tokens_are_the_same(engine: VllmEngine, embedded: LlamaEngine) 
 
 
 def test_the_vocabulary_can_be_read_without_vllm(engine: VllmEngine) -> None:
-    from afterword.engine.vllm.hub import load_vocabulary
+    from afterword.engine.vllm.huggingface import load_vocabulary
 
     alone = load_vocabulary(str(model_directory()), {})
     assert (alone.n_vocab, alone.end_ids) == (engine.tokenizer.n_vocab, engine.tokenizer.end_ids)

@@ -30,7 +30,7 @@ from afterword.completions.body import parse_body
 from afterword.completions.filter.screen import Hit, Screened
 from afterword.completions.request import Completion
 from afterword.completions.resolve import resolve
-from afterword.completions.run import Running, run
+from afterword.completions.run import CompletionEvents, run
 from afterword.config.tree import ServerConfig
 from afterword.engine.events import Event
 from afterword.fields.body import CompletionBody
@@ -44,7 +44,7 @@ router = APIRouter(tags=["completions"])
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class CompletionTask:
     """One understood request on its way to an answer."""
 
     dialect: Dialect
@@ -84,12 +84,12 @@ async def _answer(request: Request, dialect: Dialect, override: dict[str, Any]) 
     body = await _read(request, serve, override)
     served = find_model(dialect, serve.registry, body.model, request.scope)
     completion = await _resolve(body, served, serve.server)
-    job = Job(dialect, completion, served, Assembler(completion), exchange_of(request.scope), serve)
-    job.exchange.begin(job.completion, job.assembler, served.full_name)
-    job.exchange.reservation = await serve.gateway.limiter.admit(grant_of(request.scope), completion.most_tokens)
+    task = CompletionTask(dialect, completion, served, Assembler(completion), exchange_of(request.scope), serve)
+    task.exchange.begin(task.completion, task.assembler, served.full_name)
+    task.exchange.reservation = await serve.gateway.limiter.admit(grant_of(request.scope), completion.most_tokens)
     if completion.stream:
-        return EventStream(_frames(job), partial(_error_frame, scope=request.scope))
-    return await unless_client_leaves(_plain(job), request.receive)
+        return EventStream(_frames(task), partial(_error_frame, scope=request.scope))
+    return await unless_client_leaves(_plain(task), request.receive)
 
 
 async def _read(request: Request, serve: Serving, override: dict[str, Any]) -> CompletionBody:
@@ -104,69 +104,69 @@ async def _resolve(body: CompletionBody, served: ServedModel, server: ServerConf
 
 
 @asynccontextmanager
-async def _deltas(job: Job) -> AsyncIterator[AsyncGenerator[Delta, None]]:
+async def _deltas(task: CompletionTask) -> AsyncIterator[AsyncGenerator[Delta, None]]:
     """Submit the work on entering, give its deltas, cancel what is left of it on leaving.
 
     What was generated for a reader who did not wait for it counts as used.
     """
     with ExitStack() as after:
         async with (
-            run(job.completion, job.served.engine) as running,
-            aclosing(_fold(job, _screened(job, running))) as deltas,
+            run(task.completion, task.served.engine) as running,
+            aclosing(_fold(task, _screened(task, running))) as deltas,
         ):
-            job.exchange.submitted = True
-            after.callback(_count_unread, job, running)
+            task.exchange.submitted = True
+            after.callback(_count_unread, task, running)
             yield deltas
 
 
-def _count_unread(job: Job, running: Running) -> None:
+def _count_unread(task: CompletionTask, running: CompletionEvents) -> None:
     for prompt_index, event in running.unread():
-        job.assembler.count(prompt_index, event)
+        task.assembler.count(prompt_index, event)
 
 
-def _screened(job: Job, running: Running) -> AsyncIterator[tuple[int, Event]]:
+def _screened(task: CompletionTask, running: CompletionEvents) -> AsyncIterator[tuple[int, Event]]:
     """The events as the operator's content filter lets them pass."""
-    content_filter = job.serve.content_filter
+    content_filter = task.serve.content_filter
     if content_filter is None:
         return running
 
     def note(hit: Hit) -> None:
-        job.serve.metrics.flagged(hit.context.model)
+        task.serve.metrics.flagged(hit.context.model)
         log_flagged(hit)
 
-    return Screened(running, job.completion, content_filter, job.exchange.request_id, note)
+    return Screened(running, task.completion, content_filter, task.exchange.request_id, note)
 
 
-async def _fold(job: Job, events: AsyncIterator[tuple[int, Event]]) -> AsyncGenerator[Delta, None]:
+async def _fold(task: CompletionTask, events: AsyncIterator[tuple[int, Event]]) -> AsyncGenerator[Delta, None]:
     async for prompt_index, event in events:
-        job.exchange.saw(event)
-        for delta in job.assembler.fold(prompt_index, event):
+        task.exchange.saw(event)
+        for delta in task.assembler.fold(prompt_index, event):
             if delta.finish_reason is not None:
-                job.exchange.finish_reasons.append(delta.finish_reason)
+                task.exchange.finish_reasons.append(delta.finish_reason)
             yield delta
 
 
-async def _plain(job: Job) -> Response:
-    async with _deltas(job) as deltas:
+async def _plain(task: CompletionTask) -> Response:
+    async with _deltas(task) as deltas:
         choices = join([delta async for delta in deltas])
-    renderer = BodyRenderer(job.new_head(), job.completion, job.served.engine.tokenizer)
-    content = renderer.body(choices, job.assembler.usage())
+    renderer = BodyRenderer(task.new_head(), task.completion, task.served.engine.tokenizer)
+    content = renderer.body(choices, task.assembler.usage())
     return Response(content, headers={"content-type": "application/json"})
 
 
 @asynccontextmanager
-async def _frames(job: Job) -> AsyncIterator[AsyncGenerator[bytes, None]]:
-    async with _deltas(job) as deltas, aclosing(_render(job, deltas)) as frames:
+async def _frames(task: CompletionTask) -> AsyncIterator[AsyncGenerator[bytes, None]]:
+    async with _deltas(task) as deltas, aclosing(_render(task, deltas)) as frames:
         yield frames
 
 
-async def _render(job: Job, deltas: AsyncIterator[Delta]) -> AsyncGenerator[bytes, None]:
-    renderer = ChunkRenderer(job.new_head(), job.completion, job.served.engine.tokenizer)
+async def _render(task: CompletionTask, deltas: AsyncIterator[Delta]) -> AsyncGenerator[bytes, None]:
+    renderer = ChunkRenderer(task.new_head(), task.completion, task.served.engine.tokenizer)
     async for delta in deltas:
-        yield renderer.chunk(delta, job.assembler.usage())
-    if job.completion.include_usage:
-        yield renderer.usage(job.assembler.usage())
-    yield job.dialect.end
+        yield renderer.chunk(delta, task.assembler.usage())
+    if task.completion.include_usage:
+        yield renderer.usage(task.assembler.usage())
+    yield task.dialect.end
 
 
 def _error_frame(error: Exception, scope: Scope) -> bytes:

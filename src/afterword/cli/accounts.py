@@ -6,9 +6,9 @@ from typing import Any
 
 import typer
 
+from afterword.cli.open_database import DATABASE_OPTIONS, opened
 from afterword.cli.options import argument, with_options
 from afterword.cli.rows import FORMAT_OPTION, format_of, print_rows
-from afterword.cli.storage import DATABASE_OPTIONS, opened
 from afterword.gateway import accounts
 
 ABOUT = "Accounts: who is charged for what a key uses."

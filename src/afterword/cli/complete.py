@@ -8,10 +8,10 @@ from typing import Any
 import orjson
 import typer
 
-from afterword.cli.open_source import SOURCE_OPTIONS, open_source
+from afterword.cli.backend import Backend
+from afterword.cli.open_backend import BACKEND_OPTIONS, open_backend
 from afterword.cli.options import Option, argument, with_options
 from afterword.cli.parameters import parameter_options, request_fields
-from afterword.cli.source import Source
 from afterword.fields.shown import BESIDE_THE_TEXT
 
 JSON_OPTION = Option(
@@ -21,7 +21,7 @@ JSON_OPTION = Option(
 PROMPT = argument("prompt", str, "Text to complete; - reads it from stdin.")
 
 
-@with_options([*SOURCE_OPTIONS, JSON_OPTION, *parameter_options()], [PROMPT])
+@with_options([*BACKEND_OPTIONS, JSON_OPTION, *parameter_options()], [PROMPT])
 def complete(values: Mapping[str, Any]) -> None:
     """Complete a prompt, with a model loaded for it or, with --url, on a server.
 
@@ -34,23 +34,23 @@ def complete(values: Mapping[str, Any]) -> None:
     """
     prompt = sys.stdin.read() if values["prompt"] == "-" else values["prompt"]
     request = {"prompt": prompt, **request_fields(values)}
-    asyncio.run(_complete(open_source(values), request, values))
+    asyncio.run(_complete(open_backend(values), request, values))
 
 
-async def _complete(source: Source, request: dict[str, Any], values: Mapping[str, Any]) -> None:
+async def _complete(backend: Backend, request: dict[str, Any], values: Mapping[str, Any]) -> None:
     try:
         if values["json"] or any(field.asks(request.get(field.name, field.default)) for field in BESIDE_THE_TEXT):
-            _write(orjson.dumps(await source.answer(request), option=orjson.OPT_INDENT_2).decode() + "\n")
+            _write(orjson.dumps(await backend.answer(request), option=orjson.OPT_INDENT_2).decode() + "\n")
         elif request.get("n", 1) == 1 and request.get("best_of", 1) == 1:
-            await _stream(source, request)
+            await _stream(backend, request)
         else:
-            _print_choices(await source.answer(request))
+            _print_choices(await backend.answer(request))
     finally:
-        await source.aclose()
+        await backend.aclose()
 
 
-async def _stream(source: Source, request: dict[str, Any]) -> None:
-    ending = await source.stream(request, _write)
+async def _stream(backend: Backend, request: dict[str, Any]) -> None:
+    ending = await backend.stream(request, _write)
     if sys.stdout.isatty():
         _write("\n")
     counts = f"{ending.prompt_tokens} prompt tokens, {ending.completion_tokens} completion tokens"

@@ -6,10 +6,10 @@ from typing import Any
 
 import typer
 
-from afterword.cli.moments import future
+from afterword.cli.open_database import DATABASE_OPTIONS, opened
 from afterword.cli.options import Option, argument, with_options
 from afterword.cli.rows import FORMAT_OPTION, format_of, print_rows
-from afterword.cli.storage import DATABASE_OPTIONS, opened
+from afterword.cli.times import future
 from afterword.config.refusal import read_option
 from afterword.config.values import KeyLimit
 from afterword.gateway.grant import KeyLimits

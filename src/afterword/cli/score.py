@@ -12,9 +12,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-from afterword.cli.open_source import SOURCE_OPTIONS, open_source
+from afterword.cli.backend import Backend
+from afterword.cli.open_backend import BACKEND_OPTIONS, open_backend
 from afterword.cli.options import argument, with_options
-from afterword.cli.source import Source
 from afterword.errors import AfterwordError, ConfigurationError
 
 IN_FLIGHT = 16
@@ -29,7 +29,7 @@ class ScoringFailed(AfterwordError):
     """A line could not be scored; the message says which and why."""
 
 
-@with_options(SOURCE_OPTIONS, [FILE])
+@with_options(BACKEND_OPTIONS, [FILE])
 def score(values: Mapping[str, Any]) -> None:
     """Score each line of a file: one JSON object a line, in the same order.
 
@@ -42,10 +42,10 @@ def score(values: Mapping[str, Any]) -> None:
       sort -u words.txt | afterword score - --url http://127.0.0.1:8000
     """
     lines = _lines(values["file"])
-    asyncio.run(_score(open_source(values), lines))
+    asyncio.run(_score(open_backend(values), lines))
 
 
-async def _score(source: Source, lines: Sequence[str]) -> None:
+async def _score(backend: Backend, lines: Sequence[str]) -> None:
     """Print the scores in the order of the lines, with a window of `IN_FLIGHT` requests running ahead."""
     from afterword.api.wire import dumps
 
@@ -55,7 +55,7 @@ async def _score(source: Source, lines: Sequence[str]) -> None:
         with _progress() as progress:
             for _ in progress.track(lines, description="Scoring"):
                 for number, line in islice(numbered, IN_FLIGHT - len(window)):
-                    window.append(asyncio.create_task(_score_line(source, number, line)))
+                    window.append(asyncio.create_task(_score_line(backend, number, line)))
                 row = await window[0]
                 window.popleft()
                 sys.stdout.write(dumps(row).decode() + "\n")
@@ -63,7 +63,7 @@ async def _score(source: Source, lines: Sequence[str]) -> None:
         for task in window:
             task.cancel()
         await asyncio.gather(*window, return_exceptions=True)
-        await source.aclose()
+        await backend.aclose()
 
 
 def _progress() -> Progress:
@@ -76,10 +76,10 @@ def _progress() -> Progress:
     )
 
 
-async def _score_line(source: Source, number: int, line: str) -> dict[str, Any]:
+async def _score_line(backend: Backend, number: int, line: str) -> dict[str, Any]:
     request = {"prompt": line, "echo": True, "logprobs": 0, "max_tokens": 0}
     try:
-        body = await source.answer(request)
+        body = await backend.answer(request)
     except AfterwordError as error:
         raise ScoringFailed(f"Line {number} was not scored: {error}") from error
     return summary(line, body["choices"][0]["logprobs"]["token_logprobs"])

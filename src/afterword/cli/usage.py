@@ -6,10 +6,10 @@ from typing import Any
 
 import typer
 
-from afterword.cli.moments import past
+from afterword.cli.open_database import DATABASE_OPTIONS, opened
 from afterword.cli.options import Option, invocation, with_options
 from afterword.cli.rows import FORMAT_OPTION, format_of, print_rows
-from afterword.cli.storage import DATABASE_OPTIONS, opened
+from afterword.cli.times import past
 from afterword.errors import ConfigurationError
 from afterword.gateway.usage import DIMENSIONS, Dimension, UsageSum, group_names, prune_usage, sum_usage
 

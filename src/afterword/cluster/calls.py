@@ -35,7 +35,7 @@ class RayReplicas:
 
 
 class RayAnswer:
-    """An `Answer`, over the generator that a call returns."""
+    """An `ReplicaAnswer`, over the generator that a call returns."""
 
     def __init__(self, messages: Any) -> None:
         self._messages = messages
@@ -46,7 +46,7 @@ class RayAnswer:
             return message
 
     def cancel(self) -> None:
-        """See `Answer.cancel`."""
+        """See `ReplicaAnswer.cancel`."""
         self._messages.cancel()
 
 

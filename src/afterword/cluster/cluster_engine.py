@@ -8,7 +8,7 @@ from typing import Protocol, Self
 
 import structlog
 
-from afterword.cluster.ending import CandidateEnds
+from afterword.cluster.candidate_ends import CandidateEnds
 from afterword.cluster.messages import Accepted, Facts, Message, Refusal, Report
 from afterword.engine.base import EngineStats, Generation
 from afterword.engine.events import Event
@@ -35,7 +35,7 @@ class ReplicaLost(EngineFailed):
     """A replica does not answer any more."""
 
 
-class Answer(Protocol):
+class ReplicaAnswer(Protocol):
     """What a replica says to a request."""
 
     async def __anext__(self) -> Message:
@@ -50,7 +50,7 @@ class Answer(Protocol):
 class Replicas(Protocol):
     """All replicas of one model."""
 
-    def ask(self, request: GenerationRequest) -> Answer:
+    def ask(self, request: GenerationRequest) -> ReplicaAnswer:
         """Send the request to one of them."""
         ...
 

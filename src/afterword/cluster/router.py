@@ -4,8 +4,8 @@ from typing import Any
 
 from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
 
-from afterword.cluster.policy import rank
 from afterword.cluster.prefixes import PrefixIndex, block_chain
+from afterword.cluster.routing_policy import rank
 from afterword.engine.request import GenerationRequest
 
 

@@ -8,7 +8,7 @@ import secrets
 from dataclasses import replace
 
 from afterword.completions.infill import infill
-from afterword.completions.lacking import refuse_lacking
+from afterword.completions.missing_features import refuse_missing_features
 from afterword.completions.prompts import PromptRules, begins_with_bos, check_ids, read_prompt, text_of_ids
 from afterword.completions.request import Completion, Prompt
 from afterword.config.tree import ServerConfig
@@ -26,7 +26,7 @@ def resolve(body: CompletionBody, served: ServedModel, server: ServerConfig) -> 
     """The request, decided within what `server` allows. Raises `InvalidRequest`, among them `ContextExceeded`."""
     best_of = _best_of(body)
     _check_size(len(body.prompt) * best_of, server)
-    refuse_lacking(body, best_of, served)
+    refuse_missing_features(body, best_of, served)
     _check_logprobs(body, served, server)
     _check_suffix(body)
     seed = secrets.randbits(63) if body.seed is None else body.seed

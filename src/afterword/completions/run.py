@@ -16,7 +16,7 @@ READ_AHEAD = 2
 """Events of one prompt that wait beside the others': its last text and its end, which come together."""
 
 
-class Running(Protocol):
+class CompletionEvents(Protocol):
     """A request being completed: iterates over (prompt number, event), each prompt's own in order."""
 
     def __aiter__(self) -> AsyncIterator[tuple[int, Event]]: ...
@@ -33,7 +33,7 @@ class Running(Protocol):
 
 
 @asynccontextmanager
-async def run(completion: Completion, engine: Engine) -> AsyncIterator[Running]:
+async def run(completion: Completion, engine: Engine) -> AsyncIterator[CompletionEvents]:
     """The request's events.
 
     Entering submits all prompts before anything is awaited for, or none of them: then it raises `Overloaded` or
@@ -74,12 +74,12 @@ class _Single:
         return 0, await anext(self._events)
 
     def end(self, prompt_index: int, index: int) -> None:
-        """See `Running`."""
+        """See `CompletionEvents`."""
         assert prompt_index == 0
         self._generation.end(index)
 
     def unread(self) -> Iterator[tuple[int, Event]]:
-        """See `Running`."""
+        """See `CompletionEvents`."""
         return ((0, event) for event in self._generation.unread())
 
 
@@ -114,11 +114,11 @@ class _Merged:
         raise StopAsyncIteration
 
     def end(self, prompt_index: int, index: int) -> None:
-        """See `Running`."""
+        """See `CompletionEvents`."""
         self._generations[prompt_index].end(index)
 
     def unread(self) -> Iterator[tuple[int, Event]]:
-        """See `Running`."""
+        """See `CompletionEvents`."""
         while not self._queue.empty():
             item = self._queue.get_nowait()
             if item is not None:

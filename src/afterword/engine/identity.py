@@ -13,45 +13,45 @@ SAMPLER_VERSION = 2
 """Raised whenever the same logits and seed may give another token than before."""
 
 
-class Notebook:
+class ResultCache:
     """Answers that take long to work out, kept between starts under a key that names all they depend on."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._path = directory / "notebook.json"
+        self._path = directory / "cache.json"
 
-    def recall(self, key: str, work_out: Callable[[], str]) -> str:
+    def get(self, key: str, compute: Callable[[], str]) -> str:
         """The answer noted under `key`, else worked out and noted. A directory that cannot be written is no error."""
-        notes = self._read()
-        if key not in notes:
-            notes[key] = work_out()
-            self._write(notes)
-        return notes[key]
+        results = self._read()
+        if key not in results:
+            results[key] = compute()
+            self._write(results)
+        return results[key]
 
     def _read(self) -> dict[str, str]:
         try:
-            notes = json.loads(self._path.read_text())
+            results = json.loads(self._path.read_text())
         except (OSError, ValueError):
             return {}
-        if not isinstance(notes, dict):
+        if not isinstance(results, dict):
             return {}
-        return {str(key): str(value) for key, value in notes.items()}
+        return {str(key): str(value) for key, value in results.items()}
 
-    def _write(self, notes: dict[str, str]) -> None:
+    def _write(self, results: dict[str, str]) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-            temporary.write_text(json.dumps(notes, indent=1))
+            temporary.write_text(json.dumps(results, indent=1))
             temporary.replace(self._path)
         except OSError:
             return
 
 
-def file_hash(path: Path, notebook: Notebook) -> str:
+def file_hash(path: Path, cache: ResultCache) -> str:
     """SHA-256 of a file in hex; worked out again only when its size or time of change differ."""
     status = path.stat()
     key = f"sha256 {path.resolve()} {status.st_size} {status.st_mtime_ns}"
-    return notebook.recall(key, lambda: _sha256(path))
+    return cache.get(key, lambda: _sha256(path))
 
 
 def _sha256(path: Path) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from afterword.export.source import Source
+from afterword.export.gguf_file import GgufFile
 
 Json = dict[str, object]
 
@@ -52,7 +52,7 @@ ARCHITECTURES = {
 }
 
 
-def architecture_of(source: Source) -> Architecture:
+def architecture_of(source: GgufFile) -> Architecture:
     """The architecture of a file. Raises `ConfigurationError` for one that the table does not have."""
     found = ARCHITECTURES.get(source.architecture)
     if found is None:
@@ -65,7 +65,7 @@ def architecture_of(source: Source) -> Architecture:
     return found
 
 
-def model_config(source: Source, dtype: str) -> Json:
+def model_config(source: GgufFile, dtype: str) -> Json:
     """config.json. Raises `ConfigurationError` where the metadata lacks something."""
     architecture, prefix = architecture_of(source), source.architecture
     n_heads, n_embd = source.whole(f"{prefix}.attention.head_count"), source.whole(f"{prefix}.embedding_length")
@@ -92,7 +92,7 @@ def model_config(source: Source, dtype: str) -> Json:
     }
 
 
-def tensor_name(source: Source, name: str) -> str:
+def tensor_name(source: GgufFile, name: str) -> str:
     """What a tensor of the file is called in the Hugging Face format. Raises `ConfigurationError` if unknown."""
     stem, _, kind = name.rpartition(".")
     if stem in _TOP:
@@ -103,7 +103,7 @@ def tensor_name(source: Source, name: str) -> str:
     return f"model.layers.{block}.{_LAYER[rest]}.{kind}"
 
 
-def tensor_values(source: Source, name: str) -> NDArray[np.float32]:
+def tensor_values(source: GgufFile, name: str) -> NDArray[np.float32]:
     """A tensor's values in the order of the Hugging Face format."""
     values = source.tensor(name)
     part = name.split(".")[-2]

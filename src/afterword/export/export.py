@@ -8,7 +8,7 @@ from pathlib import Path
 
 from afterword.errors import ConfigurationError
 from afterword.export.architecture import model_config
-from afterword.export.source import Source
+from afterword.export.gguf_file import GgufFile
 from afterword.export.tokenizer import generation_config, tokenizer_config, tokenizer_json
 from afterword.export.weights import write_weights
 
@@ -21,7 +21,7 @@ def export_model(file: Path, directory: Path, dtype: str) -> None:
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ConfigurationError(f"{directory} exists and is not an empty directory: nothing is overwritten.")
-    source = Source(file)
+    source = GgufFile(file)
     documents = {
         "config.json": model_config(source, dtype),
         "tokenizer.json": tokenizer_json(source),
@@ -37,7 +37,7 @@ def export_model(file: Path, directory: Path, dtype: str) -> None:
         raise ConfigurationError(f"{directory} cannot be written: {error.strerror or error}.") from error
 
 
-def _write(source: Source, directory: Path, documents: Mapping[str, object], dtype: str) -> None:
+def _write(source: GgufFile, directory: Path, documents: Mapping[str, object], dtype: str) -> None:
     for name, content in documents.items():
         (directory / name).write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")
     write_weights(source, directory, dtype)

@@ -3,7 +3,7 @@
 The same text gives the same tokens as in llama.cpp, so no normaliser is written even where a model's authors have one.
 """
 
-from afterword.export.source import Source
+from afterword.export.gguf_file import GgufFile
 
 Json = dict[str, object]
 
@@ -45,7 +45,7 @@ _WHOLE_WORDS_FIRST = frozenset({"llama-bpe"})
 """Vocabularies in which a word that is a token is that token, whatever the merges would make of it."""
 
 
-def tokenizer_json(source: Source) -> Json:
+def tokenizer_json(source: GgufFile) -> Json:
     """tokenizer.json. Raises `ConfigurationError` for a kind of vocabulary that is not known."""
     kind, pre = source.text("tokenizer.ggml.model"), source.value("tokenizer.ggml.pre")
     if kind != "gpt2":
@@ -78,7 +78,7 @@ def tokenizer_json(source: Source) -> Json:
     }
 
 
-def tokenizer_config(source: Source) -> Json:
+def tokenizer_config(source: GgufFile) -> Json:
     """tokenizer_config.json."""
     texts = source.list_of("tokenizer.ggml.tokens")
     named: Json = {}
@@ -97,14 +97,14 @@ def tokenizer_config(source: Source) -> Json:
     }
 
 
-def generation_config(source: Source) -> Json:
+def generation_config(source: GgufFile) -> Json:
     """generation_config.json: which tokens end a text."""
     keys = ("eos", "eot", "eom")
     ends = [source.value(f"tokenizer.ggml.{key}_token_id") for key in keys]
     return {"eos_token_id": list(dict.fromkeys(token for token in ends if isinstance(token, int)))}
 
 
-def _added_tokens(source: Source, texts: list[str]) -> list[Json]:
+def _added_tokens(source: GgufFile, texts: list[str]) -> list[Json]:
     kinds = source.list_of("tokenizer.ggml.token_type")
     return [
         {
@@ -121,11 +121,11 @@ def _added_tokens(source: Source, texts: list[str]) -> list[Json]:
     ]
 
 
-def _adds_bos(source: Source) -> bool:
+def _adds_bos(source: GgufFile) -> bool:
     return source.value("tokenizer.ggml.add_bos_token") is True
 
 
-def _bos_processor(source: Source, texts: list[str]) -> Json | None:
+def _bos_processor(source: GgufFile, texts: list[str]) -> Json | None:
     """Puts BOS in front where the file says so."""
     bos = source.value("tokenizer.ggml.bos_token_id")
     if not _adds_bos(source) or not isinstance(bos, int):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from safetensors import TensorSpec, serialize_file
 
 from afterword.export.architecture import tensor_name, tensor_values
-from afterword.export.source import Source
+from afterword.export.gguf_file import GgufFile
 
 DTYPES = {"float32": 4, "float16": 2, "bfloat16": 2}
 """Bytes of a value of each type that can be written."""
@@ -19,7 +19,7 @@ SHARD_BYTES = 4 * 2**30
 """Largest file, and with it about how much memory the export takes."""
 
 
-def write_weights(source: Source, directory: Path, dtype: str, *, shard_bytes: int = SHARD_BYTES) -> None:
+def write_weights(source: GgufFile, directory: Path, dtype: str, *, shard_bytes: int = SHARD_BYTES) -> None:
     """Write every tensor of `source` as `dtype`, a key of `DTYPES`."""
     shards = list(_shards(source, DTYPES[dtype], shard_bytes))
     if len(shards) == 1:
@@ -34,7 +34,7 @@ def write_weights(source: Source, directory: Path, dtype: str, *, shard_bytes: i
     (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=1), encoding="utf-8")
 
 
-def _shards(source: Source, value_bytes: int, limit: int) -> Iterator[list[str]]:
+def _shards(source: GgufFile, value_bytes: int, limit: int) -> Iterator[list[str]]:
     """Names of the tensors of each file, in the order of the source."""
     names: list[str] = []
     size = 0
@@ -48,7 +48,7 @@ def _shards(source: Source, value_bytes: int, limit: int) -> Iterator[list[str]]
     yield names
 
 
-def _write(source: Source, names: list[str], path: Path, dtype: str) -> None:
+def _write(source: GgufFile, names: list[str], path: Path, dtype: str) -> None:
     # The library is given addresses: the arrays must live until it has written them.
     arrays = {tensor_name(source, name): as_stored(tensor_values(source, name), dtype) for name in names}
     specs = {

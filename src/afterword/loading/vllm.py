@@ -29,7 +29,7 @@ def load_vllm_tokenizer(model: ModelConfig) -> Tokenizer:
     """The tokenizer alone. Raises `ConfigurationError`."""
     settings = vllm_settings(model, max_waiting=0)
     try:
-        from afterword.engine.vllm.hub import load_vocabulary
+        from afterword.engine.vllm.huggingface import load_vocabulary
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"The model {settings.model} needs the Python package {error.name}, which is not installed: "

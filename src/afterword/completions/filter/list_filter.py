@@ -6,7 +6,7 @@ Knows neither how words nor how patterns are found.
 from collections.abc import Sequence
 from pathlib import Path
 
-from afterword.completions.filter.look import Look, Matcher
+from afterword.completions.filter.matcher import Matcher, MatchState
 from afterword.completions.filter.patterns import Pattern, PatternMatcher, compile_pattern
 from afterword.completions.filter.verdict import Context, Hold, Verdict
 from afterword.completions.filter.words import WordMatcher, Words, symbols_of
@@ -51,7 +51,7 @@ class ListWatch:
         return _verdict([matcher.flush() for matcher in self._matchers])
 
 
-def _verdict(looks: list[Look]) -> Verdict:
+def _verdict(looks: list[MatchState]) -> Verdict:
     """A match flags the text once nothing that begins earlier can become one."""
     if not looks:
         return None

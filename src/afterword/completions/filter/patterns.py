@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import regex
 
 from afterword.completions.filter.dialect import lookahead, relax, translate
-from afterword.completions.filter.look import Look
+from afterword.completions.filter.matcher import MatchState
 from afterword.completions.filter.verdict import Flag
 
 REACH = 1000
@@ -86,20 +86,20 @@ class PatternMatcher:
         """The place of the first character of `_text`."""
         self._flag: Flag | None = None
 
-    def push(self, text: str) -> Look:
+    def push(self, text: str) -> MatchState:
         """See `Matcher`."""
         for start in range(0, len(text), STEP):
             self._text += text[start : start + STEP]
             for number, pattern in enumerate(self._patterns):
                 self._advance(number, pattern)
             self._forget()
-        return Look(self._flag, min(self._places))
+        return MatchState(self._flag, min(self._places))
 
-    def flush(self) -> Look:
+    def flush(self) -> MatchState:
         """See `Matcher`."""
         for number, pattern in enumerate(self._patterns):
             self._finish(number, pattern)
-        return Look(self._flag, self._base + len(self._text))
+        return MatchState(self._flag, self._base + len(self._text))
 
     def _advance(self, number: int, pattern: Pattern) -> None:
         """Move a pattern's place to the earliest start that is or may become a match."""

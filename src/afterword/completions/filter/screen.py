@@ -11,7 +11,7 @@ from typing import assert_never
 
 from afterword.completions.filter.verdict import ContentFilter, Context, Flag, Hold, Verdict, Watch
 from afterword.completions.request import Completion
-from afterword.completions.run import Running
+from afterword.completions.run import CompletionEvents
 from afterword.engine.events import Chunk, Counted, Event, Finished, PromptDone, SampledToken
 from afterword.errors import FilterFailed
 
@@ -36,7 +36,7 @@ class Screened:
 
     def __init__(
         self,
-        running: Running,
+        running: CompletionEvents,
         completion: Completion,
         content_filter: ContentFilter,
         request_id: str,

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from afterword.completions.filter.folding import BOUNDARY, Folder, Symbols, fold, is_mark
-from afterword.completions.filter.look import Look
+from afterword.completions.filter.matcher import MatchState
 from afterword.completions.filter.verdict import Flag
 from afterword.text.stops import StopAutomaton
 
@@ -48,15 +48,15 @@ class WordMatcher:
         """The symbols that the state stands for, with their places."""
         self._flag: Flag | None = None
 
-    def push(self, text: str) -> Look:
+    def push(self, text: str) -> MatchState:
         """See `Matcher`."""
         self._step(self._folder.push(text))
-        return Look(self._flag, self._hold())
+        return MatchState(self._flag, self._hold())
 
-    def flush(self) -> Look:
+    def flush(self) -> MatchState:
         """See `Matcher`."""
         self._step(self._folder.flush())
-        return Look(self._flag, self._folder.n_read)
+        return MatchState(self._flag, self._folder.n_read)
 
     def _step(self, symbols: Symbols) -> None:
         automaton, tail = self._words.automaton, self._tail

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from afterword.config.tree import DEFAULT_CONTEXT, KernelChoice
 from afterword.engine.base import Capabilities
-from afterword.engine.identity import Notebook, file_hash, fingerprint
+from afterword.engine.identity import ResultCache, file_hash, fingerprint
 from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, MICRO_BATCH, QUANTISED, Arithmetic
 from afterword.engine.llama.binding import (
     LIBRARIES_FOLDER,
@@ -19,7 +19,7 @@ from afterword.engine.llama.binding import (
 from afterword.engine.llama.kernels import LLAMA_CPP, use_kernels
 from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.llama_engine import LlamaEngine, Loaded
-from afterword.engine.llama.memory import Need, Share, cells, share_out
+from afterword.engine.llama.memory import MemoryNeed, MemoryPlan, cells, plan_memory
 from afterword.engine.llama.openmp import release_workers
 from afterword.engine.llama.probe import keeps_its_numbers
 from afterword.engine.llama.runner import LlamaRunner
@@ -62,7 +62,7 @@ class _Opened:
 
     model: LlamaModel
     arithmetic: Arithmetic
-    share: Share
+    share: MemoryPlan
     context: LlamaContext
 
 
@@ -71,20 +71,20 @@ def load_engine(settings: LlamaSettings) -> LlamaEngine:
 
     Raises `ConfigurationError` if the file is missing, no GGUF or no text model, or if memory is too small.
     """
-    notebook = Notebook(settings.cache_dir)
+    cache = ResultCache(settings.cache_dir)
     check_file(settings.path)
     kernels = LLAMA_CPP if settings.kernels == LLAMA_CPP else use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER)
-    identity = (file_hash(settings.path, notebook), build_info(), kernels, _n_threads(settings))
+    identity = (file_hash(settings.path, cache), build_info(), kernels, _n_threads(settings))
     model = LlamaModel(settings.path)
     try:
-        return _start(model, settings, _arithmetic_of(model, kernels), identity, notebook)
+        return _start(model, settings, _arithmetic_of(model, kernels), identity, cache)
     except BaseException:
         model.close()
         raise
 
 
 def _start(
-    model: LlamaModel, settings: LlamaSettings, arithmetic: Arithmetic, identity: tuple[object, ...], notebook: Notebook
+    model: LlamaModel, settings: LlamaSettings, arithmetic: Arithmetic, identity: tuple[object, ...], cache: ResultCache
 ) -> LlamaEngine:
     if not model.decoder_only:
         raise ConfigurationError(f"The model {settings.path} ({model.description}) does not continue text.")
@@ -98,16 +98,16 @@ def _start(
     )
     try:
         probed = (*identity, astuple(arithmetic), min(context.n_slots, 2))
-        return _engine(_Opened(model, arithmetic, share, context), settings, probed, notebook)
+        return _engine(_Opened(model, arithmetic, share, context), settings, probed, cache)
     except BaseException:
         # Before the model, which the caller frees.
         context.close()
         raise
 
 
-def _engine(opened: _Opened, settings: LlamaSettings, identity: tuple[object, ...], notebook: Notebook) -> LlamaEngine:
+def _engine(opened: _Opened, settings: LlamaSettings, identity: tuple[object, ...], cache: ResultCache) -> LlamaEngine:
     model, share, context = opened.model, opened.share, opened.context
-    exact = _is_exact(opened, identity, notebook)
+    exact = _is_exact(opened, identity, cache)
     # What was tried out so far was computed in this thread; from here on the engine's own computes.
     release_workers()
     capabilities = Capabilities(
@@ -134,13 +134,13 @@ def _engine(opened: _Opened, settings: LlamaSettings, identity: tuple[object, ..
     )
 
 
-def _is_exact(opened: _Opened, identity: tuple[object, ...], notebook: Notebook) -> bool:
+def _is_exact(opened: _Opened, identity: tuple[object, ...], cache: ResultCache) -> bool:
     """What the probe finds, found once."""
 
     def probe() -> str:
         return str(keeps_its_numbers(opened.context, opened.model.n_vocab, opened.arithmetic))
 
-    return notebook.recall(f"probe {identity}", probe) == "True"
+    return cache.get(f"probe {identity}", probe) == "True"
 
 
 def _n_threads(settings: LlamaSettings) -> int:
@@ -155,15 +155,15 @@ def _arithmetic_of(model: LlamaModel, kernels: str) -> Arithmetic:
     return FLOATS if model.float_weights else QUANTISED
 
 
-def _share(model: LlamaModel, settings: LlamaSettings, arithmetic: Arithmetic) -> Share:
+def _share(model: LlamaModel, settings: LlamaSettings, arithmetic: Arithmetic) -> MemoryPlan:
     context = min(DEFAULT_CONTEXT, model.n_ctx_train) if settings.context is None else settings.context
     # Logits and the scores of every head, each with a copy in work.
     row = 2 * (model.n_vocab + model.n_head * cells(context))
     spare = arithmetic.n_spare_slots * cells(context) * model.kv_bytes_per_token
-    need = Need(
+    need = MemoryNeed(
         weights=model.size,
         kv_per_token=model.kv_bytes_per_token,
         compute=FLOAT_BYTES * MICRO_BATCH * row + spare,
         n_ctx_train=model.n_ctx_train,
     )
-    return share_out(need, context=settings.context, parallel=settings.parallel, budget=settings.memory_bytes)
+    return plan_memory(need, context=settings.context, parallel=settings.parallel, budget=settings.memory_bytes)

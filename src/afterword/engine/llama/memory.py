@@ -12,7 +12,7 @@ MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class MemoryNeed:
     """What a model takes, in bytes."""
 
     weights: int
@@ -24,7 +24,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class MemoryPlan:
     """What a model gets."""
 
     context: int
@@ -34,7 +34,7 @@ class Share:
     """Bytes of weights, cells and buffers together."""
 
 
-def share_out(need: Need, *, context: int | None, parallel: int, budget: int | None) -> Share:
+def plan_memory(need: MemoryNeed, *, context: int | None, parallel: int, budget: int | None) -> MemoryPlan:
     """As many of the slots as fit; the context as asked for, or the default, shortened if one slot must be.
 
     `budget` in bytes, None: no limit. Raises `ConfigurationError` if not even one slot fits.
@@ -53,7 +53,7 @@ def share_out(need: Need, *, context: int | None, parallel: int, budget: int | N
             f"One slot of {wanted} tokens of context needs {-(-total // MIB)} MiB with the model's weights, "
             f"but the memory budget is {budget // MIB} MiB: lower `context` or raise `memory`."
         )
-    return Share(wanted, n_slots, fixed + n_slots * cells(wanted) * need.kv_per_token)
+    return MemoryPlan(wanted, n_slots, fixed + n_slots * cells(wanted) * need.kv_per_token)
 
 
 def cells(context: int) -> int:

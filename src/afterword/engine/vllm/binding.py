@@ -24,7 +24,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 import vllm
 from afterword.engine.vllm.core import NewToken, Step
 from afterword.engine.vllm.facts import ModelFacts
-from afterword.engine.vllm.hub import token_ids, tokenizer_facts
+from afterword.engine.vllm.huggingface import token_ids, tokenizer_facts
 from afterword.engine.vllm.plan import Plan, sampling_arguments
 from afterword.engine.vllm.scores import prompt_scores, sampled
 from afterword.errors import ConfigurationError, EngineFailed, InvalidRequest

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from afterword.engine.base import Capabilities
-from afterword.engine.identity import Notebook, file_hash, fingerprint
+from afterword.engine.identity import ResultCache, file_hash, fingerprint
 from afterword.engine.request import GenerationRequest
 from afterword.engine.vllm.core import Core
 from afterword.engine.vllm.facts import ModelFacts
@@ -191,7 +191,7 @@ def _fingerprint(facts: ModelFacts, settings: VllmSettings, cache_dir: Path) -> 
     """docs/rules.md#fingerprint, over the model's files where they are known and the options that were given."""
     directory = Path(settings.model)
     files = sorted(file for file in directory.iterdir() if file.is_file()) if directory.is_dir() else []
-    notebook = Notebook(cache_dir)
-    hashes = [f"{file.name} {file_hash(file, notebook)}" for file in files]
+    cache = ResultCache(cache_dir)
+    hashes = [f"{file.name} {file_hash(file, cache)}" for file in files]
     options = sorted((name, repr(value)) for name, value in settings.options.items())
     return fingerprint("vllm", settings.model if not files else hashes, facts.identity, facts.max_model_len, options)

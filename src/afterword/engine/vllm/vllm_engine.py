@@ -15,8 +15,8 @@ from afterword.engine.request import GenerationRequest
 from afterword.engine.tasks import Tasks
 from afterword.engine.tracker import Counters, RequestTracker
 from afterword.engine.vllm.core import Core
-from afterword.engine.vllm.job import Job
 from afterword.engine.vllm.plan import Limits, plan_of
+from afterword.engine.vllm.vllm_job import VllmJob
 from afterword.errors import EngineFailed
 from afterword.tokens import Tokenizer
 
@@ -42,7 +42,7 @@ class VllmEngine:
         self._tracker = RequestTracker(Capacity(capabilities.n_slots, max_waiting), Counters())
         self._messages: list[Message] = []
         """Posted in this turn of the core's loop and not delivered yet; touched on that loop alone, like the tasks."""
-        self._tasks: Tasks[Job] = Tasks(
+        self._tasks: Tasks[VllmJob] = Tasks(
             self._tracker,
             run=lambda job: job.run(self._core),
             post=self._post,
@@ -55,7 +55,7 @@ class VllmEngine:
         plans = [plan_of(request, index, self._limits) for index in range(request.n_candidates)]
         self._check_core()
         mailbox = self._tracker.add(request.n_candidates)
-        job = Job(request, plans, self.tokenizer, mailbox, self._tracker, self._post)
+        job = VllmJob(request, plans, self.tokenizer, mailbox, self._tracker, self._post)
         self._call(self._tasks.start, job)
         return MailboxGeneration(
             mailbox, lambda: self._call(self._tasks.cancel, job), lambda index: self._call(job.end, index)

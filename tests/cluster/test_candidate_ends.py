@@ -1,6 +1,6 @@
 """Single candidates ended in front of an engine that can only be cancelled whole."""
 
-from afterword.cluster.ending import CandidateEnds
+from afterword.cluster.candidate_ends import CandidateEnds
 from afterword.engine.events import Chunk, Finished, PromptDone, SampledToken
 
 SCORED = Chunk(0, "a", (SampledToken(1, 0, -0.5, ()), SampledToken(2, 1, -1.5, ())), 2)

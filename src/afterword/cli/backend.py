@@ -14,7 +14,7 @@ class Ending:
     completion_tokens: int
 
 
-class Source(Protocol):
+class Backend(Protocol):
     """Answers completion requests, given as the JSON bodies of the API. Errors are `AfterwordError`s."""
 
     async def stream(self, request: dict[str, Any], write: Callable[[str], object]) -> Ending:

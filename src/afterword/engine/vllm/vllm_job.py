@@ -18,7 +18,7 @@ from afterword.errors import EngineFailed
 from afterword.tokens import Tokenizer
 
 
-class Job:
+class VllmJob:
     """One prompt's candidates. `tracker` counts each sequence off as it ends, `post` takes the events."""
 
     def __init__(

@@ -7,7 +7,7 @@ from afterword.completions.filter.verdict import Flag
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class MatchState:
     """What is known of the text so far. Offsets as in `verdict.py`."""
 
     flag: Flag | None
@@ -19,10 +19,10 @@ class Look:
 class Matcher(Protocol):
     """One text being searched for some entries. Raises `TimeoutError` if that takes too long."""
 
-    def push(self, text: str) -> Look:
+    def push(self, text: str) -> MatchState:
         """What is known after `text` more."""
         ...
 
-    def flush(self) -> Look:
+    def flush(self) -> MatchState:
         """What is known now that nothing follows."""
         ...

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from afterword.cli.source import Ending
+from afterword.cli.backend import Ending
 from afterword.errors import AfterwordError
 
 CONNECT_SECONDS = 10.0
@@ -17,8 +17,8 @@ class RemoteError(AfterwordError):
     """The server refused, broke off, or cannot be reached; the message is the server's own where it gave one."""
 
 
-class RemoteSource:
-    """See `Source`. `url` is the server's base, with or without `/v1`; `model` None is the server's default."""
+class RemoteBackend:
+    """See `Backend`. `url` is the server's base, with or without `/v1`; `model` None is the server's default."""
 
     def __init__(self, url: str, model: str | None, api_key: str | None) -> None:
         base = url.rstrip("/")
@@ -28,7 +28,7 @@ class RemoteSource:
         self._client = httpx.AsyncClient(headers=headers, timeout=httpx.Timeout(None, connect=CONNECT_SECONDS))
 
     async def stream(self, request: dict[str, Any], write: Callable[[str], object]) -> Ending:
-        """See `Source`."""
+        """See `Backend`."""
         options = {"include_usage": True, "include_obfuscation": False}
         body = {**self._model, **request, "stream": True, "stream_options": options}
         reading = _Reading(write)
@@ -44,7 +44,7 @@ class RemoteSource:
         return reading.ending()
 
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """See `Source`."""
+        """See `Backend`."""
         try:
             response = await self._client.post(self._url, json={**self._model, **request})
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -55,7 +55,7 @@ class RemoteSource:
         return body
 
     async def aclose(self) -> None:
-        """See `Source`."""
+        """See `Backend`."""
         await self._client.aclose()
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import typer
 
+from afterword.cli.backend import Backend
 from afterword.cli.options import Option, setting_options
-from afterword.cli.source import Source
 from afterword.config.load import load_config
 
-SOURCE_OPTIONS = [
+BACKEND_OPTIONS = [
     Option("url", ("--url",), str, "Ask the server at this address instead of loading a model.", "BASE"),
     *setting_options(("model", "api_key", "memory", "threads", "cache_dir", "context", "parallel", "max_logprobs")),
 ]
@@ -20,28 +20,28 @@ SOURCE_OPTIONS = [
 API_KEY_VARIABLE = "AFTERWORD_API_KEY"
 
 
-def open_source(values: Mapping[str, Any]) -> Source:
-    """The source the options describe; loads the model if it is local. Raises `ConfigurationError`."""
+def open_backend(values: Mapping[str, Any]) -> Backend:
+    """The backend the options describe; loads the model if it is local. Raises `ConfigurationError`."""
     return _local(values) if values["url"] is None else _remote(values)
 
 
-def _remote(values: Mapping[str, Any]) -> Source:
-    from afterword.cli.remote import RemoteSource
+def _remote(values: Mapping[str, Any]) -> Backend:
+    from afterword.cli.remote_backend import RemoteBackend
 
     api_key = os.environ.get(API_KEY_VARIABLE) if values["api_key"] is None else values["api_key"]
-    return RemoteSource(values["url"], values["model"], api_key)
+    return RemoteBackend(values["url"], values["model"], api_key)
 
 
-def _local(values: Mapping[str, Any]) -> Source:
+def _local(values: Mapping[str, Any]) -> Backend:
     config = load_config(values, os.environ, Path.cwd())
     config = config.model_copy(update={"models": config.models[:1]})
     if sys.stderr.isatty():
         typer.echo(f"Loading {config.models[0].name} (longer when it is the first time) ...", err=True)
     # Below what a person sees within a second: these bring in what runs models.
     from afterword import logs
-    from afterword.cli.local import LocalSource
+    from afterword.cli.local_backend import LocalBackend
     from afterword.loading.registry import load_registry
 
     # That kernels are compiled, which takes a minute once, is for information only.
     logs.configure(config.server.log_format, "info")
-    return LocalSource(load_registry(config), config.server)
+    return LocalBackend(load_registry(config), config.server)

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from afterword.api.render import BodyRenderer, new_head
-from afterword.cli.source import Ending
+from afterword.cli.backend import Ending
 from afterword.completions.assemble import Assembler, Delta, join
 from afterword.completions.body import parse_body
 from afterword.completions.request import Completion
@@ -16,15 +16,15 @@ from afterword.config.tree import ServerConfig
 from afterword.models import Registry, ServedModel
 
 
-class LocalSource:
-    """See `Source`."""
+class LocalBackend:
+    """See `Backend`."""
 
     def __init__(self, registry: Registry, server: ServerConfig) -> None:
         self._registry = registry
         self._server = server
 
     async def stream(self, request: dict[str, Any], write: Callable[[str], object]) -> Ending:
-        """See `Source`."""
+        """See `Backend`."""
         served, completion = self._resolve(request)
         reason = ""
 
@@ -40,7 +40,7 @@ class LocalSource:
         return Ending(reason, usage.prompt_tokens, usage.completion_tokens)
 
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """See `Source`."""
+        """See `Backend`."""
         served, completion = self._resolve(request)
         deltas: list[Delta] = []
         assembler = await _fold(served, completion, deltas.append)
@@ -50,7 +50,7 @@ class LocalSource:
         return body
 
     async def aclose(self) -> None:
-        """See `Source`."""
+        """See `Backend`."""
         for served in self._registry.all():
             await served.engine.aclose()
 

@@ -11,7 +11,7 @@ from afterword.fields.table import FIELDS, values_of
 from afterword.models import ServedModel
 
 
-def refuse_lacking(body: CompletionBody, best_of: int, served: ServedModel) -> None:
+def refuse_missing_features(body: CompletionBody, best_of: int, served: ServedModel) -> None:
     """Raise `InvalidRequest` for the first feature that `body` uses and the model lacks."""
     lacks = served.engine.capabilities.lacks
     if not lacks:

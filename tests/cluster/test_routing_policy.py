@@ -2,7 +2,7 @@
 
 import pytest
 
-from afterword.cluster.policy import CALM, SLACK, rank
+from afterword.cluster.routing_policy import CALM, SLACK, rank
 
 CHAIN = (b"first block", b"second block")
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.completions.scripted import CAPABILITIES, ScriptedEngine, body, completion
 
-from afterword.completions.lacking import used_features
+from afterword.completions.missing_features import used_features
 from afterword.engine.base import UNKNOWN_CONTEXT
 from afterword.errors import ContextExceeded, InvalidRequest
 from afterword.fields.table import FEATURES

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from afterword.cli.moments import future, past
+from afterword.cli.times import future, past
 from afterword.errors import ConfigurationError
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from afterword.errors import ConfigurationError
 
 
-class Source:
+class GgufFile:
     """One GGUF file, mapped into memory: tensors are read from disk when they are asked for."""
 
     def __init__(self, path: Path) -> None:

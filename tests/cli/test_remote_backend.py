@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
-from afterword.cli.remote import RemoteError, RemoteSource
-from afterword.cli.source import Ending
+from afterword.cli.backend import Ending
+from afterword.cli.remote_backend import RemoteBackend, RemoteError
 
 CHUNK = 'data: {"choices":[{"text":"a","index":0,"finish_reason":null}]}\n\n'
 END = 'data: {"choices":[{"text":"","index":0,"finish_reason":"stop"}]}\n\n'
@@ -40,7 +40,7 @@ def read(run_server: RunServer, events: list[str]) -> tuple[str, Ending]:
     texts: list[str] = []
 
     async def stream(url: str) -> Ending:
-        source = RemoteSource(url, None, None)
+        source = RemoteBackend(url, None, None)
         try:
             return await source.stream({"prompt": "x"}, texts.append)
         finally:
