@@ -11,6 +11,7 @@ from io import TextIOBase
 from typing import Literal, TextIO, cast
 
 import structlog
+from typing_extensions import override
 
 from afterword.completions.filter.screen import Hit
 
@@ -80,14 +81,16 @@ class _LastingFile(TextIOBase):
     def __init__(self, file: TextIO) -> None:
         self._file = file
 
+    @override
     def write(self, text: str, /) -> int:
         """Write if it can be written; a log must never cost a request."""
         with suppress(OSError, ValueError):
             return self._file.write(text)
         return len(text)
 
+    @override
     def flush(self) -> None:
-        """See `write`."""
+        """Flush if it can be flushed."""
         with suppress(OSError, ValueError):
             self._file.flush()
 

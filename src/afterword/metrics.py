@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
+from typing_extensions import override
 
 from afterword.engine.base import EngineStats
 from afterword.logs import RequestRecord
@@ -66,7 +67,7 @@ class RequestMetrics(Protocol):
         ...
 
 
-class Metrics:
+class Metrics(RequestMetrics):
     """Everything `/metrics` shows of one application. Used from the event loop."""
 
     def __init__(self, models: Sequence[ServedModel]) -> None:
@@ -103,16 +104,16 @@ class Metrics:
             registry=self._collected,
         )
 
+    @override
     def watch(self, name: str, meaning: str, read: Callable[[], int]) -> None:
-        """See `RequestMetrics`."""
         self._collected.register(WatchedCounter(name, meaning, read))
 
+    @override
     def flagged(self, model: str) -> None:
-        """See `RequestMetrics`."""
         self._flagged.labels(model).inc()
 
+    @override
     def observe(self, record: RequestRecord) -> None:
-        """Count a request that has ended."""
         self._requests.labels(record.route, str(record.status)).inc()
         self._latency.labels(record.route).observe(record.latency)
         if record.left:
@@ -120,8 +121,8 @@ class Metrics:
         if record.completion is not None and record.completion.ttft is not None:
             self._ttft.labels(record.completion.model).observe(record.completion.ttft)
 
+    @override
     def render(self) -> bytes:
-        """The exposition text, version 0.0.4."""
         return generate_latest(self._collected)
 
 
@@ -133,6 +134,7 @@ class WatchedCounter(Collector):
         self._meaning = meaning
         self._read = read
 
+    @override
     def collect(self) -> Iterator[Metric]:
         """One family with one sample."""
         yield CounterMetricFamily(self._name, self._meaning, value=self._read())
@@ -144,6 +146,7 @@ class EngineCollector(Collector):
     def __init__(self, models: Sequence[ServedModel]) -> None:
         self._models = models
 
+    @override
     def collect(self) -> Iterator[Metric]:
         """One family per figure, one sample per model."""
         snapshots = [(model.name, model.engine.stats()) for model in self._models]

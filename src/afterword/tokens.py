@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from typing_extensions import override
+
 
 @dataclass(frozen=True, slots=True)
 class InfillTokens:
@@ -76,7 +78,7 @@ def spell_bytes(piece: bytes) -> str:
         return "bytes:" + "".join(f"\\x{byte:02x}" for byte in piece)
 
 
-class ByteTokenizer:
+class ByteTokenizer(Tokenizer):
     """One token a byte, then `<|endoftext|>` (256) and `<|control|>` (257), a control token that ends nothing."""
 
     END = 256
@@ -95,7 +97,8 @@ class ByteTokenizer:
         self.name = "bytes"
         self._special = {"<|endoftext|>": self.END, "<|control|>": self.CONTROL}
 
-    def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:  # noqa: ARG002
+    @override
+    def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:
         """Bytes of `text`; `add_bos` changes nothing because there is no BOS."""
         if not parse_special:
             return list(text.encode("utf-8"))
@@ -109,18 +112,20 @@ class ByteTokenizer:
                 ]
         return list(text.encode("utf-8"))
 
+    @override
     def piece(self, token: int) -> bytes:
         """The byte itself, or the spelled name of a control token."""
         if token < 256:
             return bytes([token])
         return (b"<|endoftext|>", b"<|control|>")[token - 256]
 
+    @override
     def is_control(self, token: int) -> bool:
         """True for 256 and 257."""
         return token >= 256
 
+    @override
     def spell(self, token: int) -> str:
-        """See `spell_bytes`."""
         return spell_bytes(self.piece(token))
 
 

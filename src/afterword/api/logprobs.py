@@ -7,6 +7,8 @@ Numbers come from the engine and are passed on bit by bit. Only the form is deci
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypedDict
 
+from typing_extensions import override
+
 from afterword.api.wire import finite
 from afterword.completions.assemble import Echo
 from afterword.completions.request import Completion
@@ -42,11 +44,11 @@ class Spelling(Protocol):
         ...
 
 
-class IdSpelling:
+class IdSpelling(Spelling):
     """Tokens written by number, so that no two are alike (`return_tokens_as_token_ids`)."""
 
+    @override
     def spell(self, token: int) -> str:
-        """See `Spelling`."""
         return f"token_id:{token}"
 
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from afterword.api.connections import Connections
@@ -44,6 +45,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._head = _Deadline(self.loop, self._connections.limits.head, self._head_is_late)
         self._reading = _Deadline(self.loop, self._connections.limits.stall, self._stalled)
 
+    @override
     def connection_made(self, transport: BaseTransport) -> None:
         """Count it, and wait for a head."""
         super().connection_made(cast(Transport, transport))
@@ -53,6 +55,7 @@ class HttpProtocol(HttpToolsProtocol):
             # Not after a while: others come, and there is no room for those that wait.
             self._refuse(503, "The server has as many connections as it takes.", SERVER, linger=0)
 
+    @override
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
         self._connections.closed(self)
@@ -61,9 +64,10 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def drop(self) -> None:
-        """See `Connection`."""
+        """Close the connection at once, as `Connections` asks for."""
         self.transport.abort()
 
+    @override
     def data_received(self, data: bytes) -> None:
         """Parse, and count what belongs to a head that has not ended; drop what follows a refusal."""
         if self._refused:
@@ -79,12 +83,14 @@ class HttpProtocol(HttpToolsProtocol):
             # It may have sent something that is no head yet.
             self._head.start()
 
+    @override
     def on_message_begin(self) -> None:
         """A head begins."""
         super().on_message_begin()
         self._in_head, self._n_head = True, 0
         self._head.start()
 
+    @override
     def on_headers_complete(self) -> None:
         """It has ended."""
         self._in_head = False
@@ -93,31 +99,37 @@ class HttpProtocol(HttpToolsProtocol):
         if not self._offered:
             super().on_headers_complete()
 
+    @override
     def on_message_complete(self) -> None:
         """The body has ended, if it is this request's: behind an offer the parser looks for none."""
         if not self._offered:
             super().on_message_complete()
 
+    @override
     def on_response_complete(self) -> None:
         """The next request on the connection may begin."""
         super().on_response_complete()
         if not self._at_work:
             self._connections.idle(self)
 
+    @override
     def pause_writing(self) -> None:
         """The client reads more slowly than it is written to."""
         super().pause_writing()
         self._reading.start()
 
+    @override
     def resume_writing(self) -> None:
         """It has read on."""
         super().resume_writing()
         self._reading.stop()
 
+    @override
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are no HTTP; `msg` is uvicorn's sentence, which says no more than that."""
         self._refuse(400, f"The connection carried no valid HTTP request. {msg}")
 
+    @override
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._connections.busy(self)
         if cycle.scope["http_version"] == "1.0":

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, aclosing
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+from typing_extensions import override
 
 from afterword.api.disconnect import ClientLeft, unless_client_leaves
 
@@ -38,7 +39,8 @@ class EventStream(Response):
         self._frames = frames
         self._on_error = on_error
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's signature
+    @override
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the whole exchange. Raises `ClientLeft` when nobody reads any more."""
         async with self._frames as frames, aclosing(frames):
             await unless_client_leaves(self._send_all(frames, send), receive)

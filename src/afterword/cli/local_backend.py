@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import orjson
+from typing_extensions import override
 
 from afterword.api.render import BodyRenderer, new_head
-from afterword.cli.backend import Ending
+from afterword.cli.backend import Backend, Ending
 from afterword.completions.assemble import Assembler, Delta, join
 from afterword.completions.body import parse_body
 from afterword.completions.request import Completion
@@ -16,15 +17,15 @@ from afterword.config.tree import ServerConfig
 from afterword.models import Registry, ServedModel
 
 
-class LocalBackend:
-    """See `Backend`."""
+class LocalBackend(Backend):
+    """A model that this process has loaded."""
 
     def __init__(self, registry: Registry, server: ServerConfig) -> None:
         self._registry = registry
         self._server = server
 
+    @override
     async def stream(self, request: dict[str, Any], write: Callable[[str], object]) -> Ending:
-        """See `Backend`."""
         served, completion = self._resolve(request)
         reason = ""
 
@@ -39,8 +40,8 @@ class LocalBackend:
         usage = assembler.usage()
         return Ending(reason, usage.prompt_tokens, usage.completion_tokens)
 
+    @override
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """See `Backend`."""
         served, completion = self._resolve(request)
         deltas: list[Delta] = []
         assembler = await _fold(served, completion, deltas.append)
@@ -49,8 +50,8 @@ class LocalBackend:
         body: dict[str, Any] = orjson.loads(renderer.body(join(deltas), assembler.usage()))
         return body
 
+    @override
     async def aclose(self) -> None:
-        """See `Backend`."""
         for served in self._registry.all():
             await served.engine.aclose()
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typing_extensions import override
 
 from afterword import __version__
 from afterword.errors import AfterwordError, ConfigurationError
@@ -125,6 +126,7 @@ class _Lazy(TyperCommand):
         super().__init__(name, short_help=about)
         self._build = build
 
+    @override
     def make_context(self, *given: Any, **further: Any) -> Any:
         return typer.main.get_command(self._build()).make_context(*given, **further)
 

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
+from typing_extensions import override
 
-from afterword.cli.backend import Ending
+from afterword.cli.backend import Backend, Ending
 from afterword.errors import AfterwordError
 
 CONNECT_SECONDS = 10.0
@@ -17,8 +18,8 @@ class RemoteError(AfterwordError):
     """The server refused, broke off, or cannot be reached; the message is the server's own where it gave one."""
 
 
-class RemoteBackend:
-    """See `Backend`. `url` is the server's base, with or without `/v1`; `model` None is the server's default."""
+class RemoteBackend(Backend):
+    """A server. `url` is its base, with or without `/v1`; `model` None is its default model."""
 
     def __init__(self, url: str, model: str | None, api_key: str | None) -> None:
         base = url.rstrip("/")
@@ -27,8 +28,8 @@ class RemoteBackend:
         headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
         self._client = httpx.AsyncClient(headers=headers, timeout=httpx.Timeout(None, connect=CONNECT_SECONDS))
 
+    @override
     async def stream(self, request: dict[str, Any], write: Callable[[str], object]) -> Ending:
-        """See `Backend`."""
         options = {"include_usage": True, "include_obfuscation": False}
         body = {**self._model, **request, "stream": True, "stream_options": options}
         reading = _Reading(write)
@@ -43,8 +44,8 @@ class RemoteBackend:
             raise _unreachable(self._url, error) from error
         return reading.ending()
 
+    @override
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """See `Backend`."""
         try:
             response = await self._client.post(self._url, json={**self._model, **request})
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -54,8 +55,8 @@ class RemoteBackend:
         body: dict[str, Any] = response.json()
         return body
 
+    @override
     async def aclose(self) -> None:
-        """See `Backend`."""
         await self._client.aclose()
 
 

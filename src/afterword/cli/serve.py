@@ -9,6 +9,7 @@ import socket
 import structlog
 import typer
 import uvicorn
+from typing_extensions import override
 
 from afterword import logs
 from afterword.api.app import create_app
@@ -55,6 +56,7 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._line = line
 
+    @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:

@@ -8,45 +8,47 @@ from typing import Any
 from ray.exceptions import RayError
 from ray.serve.exceptions import BackPressureError, RayServeException
 from ray.serve.handle import DeploymentHandle
+from typing_extensions import override
 
-from afterword.cluster.cluster_engine import ReplicaLost
+from afterword.cluster.cluster_engine import ReplicaAnswer, ReplicaLost, Replicas
 from afterword.cluster.messages import Message, Report
 from afterword.engine.request import GenerationRequest
 from afterword.errors import Overloaded
 
 
-class RayReplicas:
+class RayReplicas(Replicas):
     """`Replicas` behind a handle."""
 
     def __init__(self, handle: DeploymentHandle) -> None:
         self._handle = handle
         self._streaming = handle.options(method_name="generate", stream=True)
 
+    @override
     def ask(self, request: GenerationRequest) -> "RayAnswer":
-        """See `Replicas.ask`."""
         # In a context of its own: calls made within one HTTP request would share that one's id, by which Serve's
         # routers tell calls apart.
         return RayAnswer(Context().run(self._streaming.remote, request))
 
+    @override
     async def reports(self) -> tuple[Report, ...]:
-        """See `Replicas.reports`."""
         with _translated():
             return tuple(await self._handle.broadcast("report").results_async())
 
 
-class RayAnswer:
+class RayAnswer(ReplicaAnswer):
     """An `ReplicaAnswer`, over the generator that a call returns."""
 
     def __init__(self, messages: Any) -> None:
         self._messages = messages
 
+    @override
     async def __anext__(self) -> Message:
         with _translated():
             message: Message = await anext(self._messages)
             return message
 
+    @override
     def cancel(self) -> None:
-        """See `ReplicaAnswer.cancel`."""
         self._messages.cancel()
 
 

@@ -7,10 +7,11 @@ from types import TracebackType
 from typing import Protocol, Self
 
 import structlog
+from typing_extensions import override
 
 from afterword.cluster.candidate_ends import CandidateEnds
 from afterword.cluster.messages import Accepted, Facts, Message, Refusal, Report
-from afterword.engine.base import EngineStats, Generation
+from afterword.engine.base import Engine, EngineStats, Generation
 from afterword.engine.events import Event
 from afterword.engine.mailbox import Mailbox
 from afterword.engine.request import GenerationRequest
@@ -59,8 +60,11 @@ class Replicas(Protocol):
         ...
 
 
-class ClusterEngine:
+class ClusterEngine(Engine):
     """An `Engine` over replicas."""
+
+    # An attribute here: the protocol's property only asks for something to read.
+    fingerprint: str = ""
 
     def __init__(self, replicas: Replicas, facts: Facts, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -70,15 +74,18 @@ class ClusterEngine:
         self._reports: tuple[Report, ...] = ()
         self._watch: asyncio.Task[None] | None = None
 
+    @override
     def generate(self, request: GenerationRequest) -> Generation:
-        """See `Engine.generate`. The call is on its way at once; what the replica says to it comes on entering."""
+        # The call is sent at once; entering the generation waits for the reply.
         return RemoteGeneration(self, request)
 
+    @override
     def check_capacity(self, n_sequences: int) -> None:
-        """See `Engine.check_capacity`. Each replica counts for itself when it is asked, so nothing is refused here."""
+        """Refuses nothing: each replica checks its own capacity."""
 
+    @override
     def stats(self) -> EngineStats:
-        """See `Engine.stats`: the sum over all replicas, a few seconds old."""
+        """The sum over all replicas, a few seconds old."""
         return total([report.stats for report in self._reports])
 
     def reports(self) -> tuple[Report, ...]:
@@ -89,8 +96,9 @@ class ClusterEngine:
         """Begin to collect figures; on the event loop."""
         self._watch = asyncio.create_task(self._keep_reports())
 
+    @override
     async def aclose(self) -> None:
-        """See `Engine.aclose`. The replicas belong to the cluster and stay."""
+        """Closes this process's side; the replicas belong to the cluster and stay."""
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
@@ -106,7 +114,7 @@ class ClusterEngine:
             await asyncio.sleep(pause(len(self._reports)))
 
 
-class RemoteGeneration:
+class RemoteGeneration(Generation):
     """A `Generation` on a replica that is chosen on entering, and chosen anew if it dies before its first event."""
 
     def __init__(self, engine: ClusterEngine, request: GenerationRequest) -> None:
@@ -118,6 +126,7 @@ class RemoteGeneration:
         self._mailbox = Mailbox(asyncio.get_running_loop(), request.n_candidates)
         self._reading: asyncio.Task[None] | None = None
 
+    @override
     async def __aenter__(self) -> Self:
         try:
             await self._accepted()
@@ -128,24 +137,27 @@ class RemoteGeneration:
         self._reading.add_done_callback(self._over)
         return self
 
+    @override
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self._mailbox.is_complete:
             self._stop()
 
+    @override
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._mailbox
 
+    @override
     def end(self, index: int) -> None:
-        """See `Generation.end`. Other calls do not reach the replica, so it goes on until no candidate is wanted."""
+        """As in `Generation`. A call can only be cancelled as a whole, so the replica goes on until all have ended."""
         if not self._mailbox.is_complete:
             self._mailbox.post(self._ends.end(index))
             if self._mailbox.is_complete:
                 self._stop()
 
+    @override
     def unread(self) -> Iterator[Event]:
-        """See `Generation.unread`: what has reached this process."""
         return self._mailbox.unread()
 
     def _stop(self) -> None:

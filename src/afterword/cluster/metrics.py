@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from typing_extensions import override
+
 from afterword.logs import RequestRecord
-from afterword.metrics import Metrics
+from afterword.metrics import Metrics, RequestMetrics
 from afterword.models import ServedModel
 
 LABEL = "replica"
@@ -13,7 +15,7 @@ Exposition = tuple[str, bytes]
 """A replica's id and the text of its metrics."""
 
 
-class ClusterMetrics:
+class ClusterMetrics(RequestMetrics):
     """What `/metrics` shows on any HTTP replica: its own counters as they are, all others' as last heard of."""
 
     def __init__(
@@ -27,22 +29,24 @@ class ClusterMetrics:
         self._requests = Metrics(models)
         self._elsewhere = elsewhere
 
+    @override
     def observe(self, record: RequestRecord) -> None:
         """Count a request that has ended here."""
         self._requests.observe(record)
 
+    @override
     def flagged(self, model: str) -> None:
-        """See `RequestMetrics`."""
         self._requests.flagged(model)
 
+    @override
     def watch(self, name: str, meaning: str, read: Callable[[], int]) -> None:
-        """See `RequestMetrics`."""
         self._requests.watch(name, meaning, read)
 
     def own(self) -> Exposition:
         """This replica's counters alone."""
         return self._replica, self._requests.render()
 
+    @override
     def render(self) -> bytes:
         """Everything, in the text format 0.0.4."""
         others = [one for one in self._elsewhere() if one[0] != self._replica]

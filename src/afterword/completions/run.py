@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
+from typing_extensions import override
+
 from afterword.completions.request import Completion
 from afterword.engine.base import Engine, Generation
 from afterword.engine.events import Event
@@ -60,30 +62,32 @@ async def run(completion: Completion, engine: Engine) -> AsyncIterator[Completio
             await merged.aclose()
 
 
-class _Single:
+class _Single(CompletionEvents):
     """The events of the only prompt, without a task in between."""
 
     def __init__(self, generation: Generation) -> None:
         self._generation = generation
         self._events = aiter(generation)
 
+    @override
     def __aiter__(self) -> AsyncIterator[tuple[int, Event]]:
         return self
 
+    @override
     async def __anext__(self) -> tuple[int, Event]:
         return 0, await anext(self._events)
 
+    @override
     def end(self, prompt_index: int, index: int) -> None:
-        """See `CompletionEvents`."""
         assert prompt_index == 0
         self._generation.end(index)
 
+    @override
     def unread(self) -> Iterator[tuple[int, Event]]:
-        """See `CompletionEvents`."""
         return ((0, event) for event in self._generation.unread())
 
 
-class _Merged:
+class _Merged(CompletionEvents):
     """The events of several prompts as they come, one task per prompt.
 
     First come, first served, and no prompt has more than a few events in the queue: a busy one cannot keep a quiet one
@@ -99,9 +103,11 @@ class _Merged:
         self._failure: Exception | None = None
         self._tasks = [asyncio.create_task(self._forward(i, aiter(one))) for i, one in enumerate(generations)]
 
+    @override
     def __aiter__(self) -> AsyncIterator[tuple[int, Event]]:
         return self
 
+    @override
     async def __anext__(self) -> tuple[int, Event]:
         while self._n_open > 0:
             item = await self._queue.get()
@@ -113,12 +119,12 @@ class _Merged:
                 raise self._failure
         raise StopAsyncIteration
 
+    @override
     def end(self, prompt_index: int, index: int) -> None:
-        """See `CompletionEvents`."""
         self._generations[prompt_index].end(index)
 
+    @override
     def unread(self) -> Iterator[tuple[int, Event]]:
-        """See `CompletionEvents`."""
         while not self._queue.empty():
             item = self._queue.get_nowait()
             if item is not None:

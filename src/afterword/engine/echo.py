@@ -10,8 +10,9 @@ import hashlib
 from collections.abc import Sequence
 
 import numpy as np
+from typing_extensions import override
 
-from afterword.engine.base import Capabilities, EngineStats, Generation
+from afterword.engine.base import Capabilities, Engine, EngineStats, Generation
 from afterword.engine.candidate import Candidate, new_candidates
 from afterword.engine.capacity import Capacity
 from afterword.engine.echo_model import EchoModel, likeliest, log_softmax
@@ -30,12 +31,15 @@ _SCORED_AT_ONCE = 256
 """Prompt tokens scored before other tasks get a turn."""
 
 
-class EchoEngine:
+class EchoEngine(Engine):
     """An `Engine`. Token number i of a completion is expected to be token i modulo P of the prompt of P tokens.
 
     A prompt starts when all its candidates have a slot; one that has more candidates than there are slots
     starts alone. Slots cost nothing, so there are many.
     """
+
+    # An attribute here: the protocol's property only asks for something to read.
+    fingerprint: str = ""
 
     def __init__(
         self, *, context: int = 8192, n_slots: int = 256, max_waiting: int = 1024, token_delay: float = 0.0
@@ -57,22 +61,22 @@ class EchoEngine:
             on_end=lambda job: self._tracker.remove(job.request.n_candidates),
         )
 
+    @override
     def generate(self, request: GenerationRequest) -> Generation:
-        """See `Engine.generate`."""
         job = _Job(request, self._tracker.add(request.n_candidates))
         self._tasks.start(job)
         return MailboxGeneration(job.mailbox, lambda: self._tasks.cancel(job), job.end)
 
+    @override
     def check_capacity(self, n_sequences: int) -> None:
-        """See `Engine.check_capacity`."""
         self._tracker.capacity.check(n_sequences)
 
+    @override
     def stats(self) -> EngineStats:
-        """See `Engine.stats`."""
         return self._tracker.stats(self._tracker.capacity.n_running)
 
+    @override
     async def aclose(self) -> None:
-        """See `Engine.aclose`. Whoever still reads gets `EngineFailed`."""
         self._tracker.end("closed", EngineFailed("The engine is closed."))
         await self._tasks.aclose()
 
@@ -139,7 +143,7 @@ class _Job:
         return sum(not candidate.finished for candidate in self.candidates)
 
     def end(self, index: int) -> None:
-        """See `Generation.end`."""
+        """End one candidate from outside."""
         candidate = self.candidates[index]
         if not candidate.finished:
             self.mailbox.post(candidate.end())

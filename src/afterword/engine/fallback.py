@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 import structlog
+from typing_extensions import override
 
 from afterword.engine.base import UNKNOWN_CONTEXT, Capabilities, Engine, EngineStats, Generation
 from afterword.engine.events import Event
@@ -30,7 +31,7 @@ class Member:
     engine: Engine
 
 
-class FallbackEngine:
+class FallbackEngine(Engine):
     """An `Engine` over others, which it owns."""
 
     def __init__(self, members: Sequence[Member]) -> None:
@@ -39,22 +40,23 @@ class FallbackEngine:
         self.tokenizer = members[0].engine.tokenizer
         self.capabilities = _common([member.engine.capabilities for member in members])
         self._answering = members[0]
-        """Who has last begun an answer."""
+        """The member that has last begun an answer."""
         self._n_fallbacks = 0
 
     @property
+    @override
     def fingerprint(self) -> str:
-        """See `Engine.fingerprint`: of the member that has last begun an answer."""
         return self._answering.engine.fingerprint
 
+    @override
     def generate(self, request: GenerationRequest) -> Generation:
-        """See `Engine.generate`."""
         generation = _FallbackGeneration(self, request, self._members)
         generation.start()
         return generation
 
+    @override
     def check_capacity(self, n_sequences: int) -> None:
-        """See `Engine.check_capacity`: one member that can take them is enough."""
+        # One member that can take them is enough.
         refusals: list[Overloaded] = []
         for member in self._members:
             try:
@@ -63,8 +65,8 @@ class FallbackEngine:
                 refusals.append(refusal)
         raise refusals[0]
 
+    @override
     def stats(self) -> EngineStats:
-        """See `Engine.stats`: sums, and the members' own servers one after the other."""
         all_stats = [member.engine.stats() for member in self._members]
         return EngineStats(
             state=min((stats.state for stats in all_stats), key=_STATES.index),
@@ -83,8 +85,8 @@ class FallbackEngine:
             fallbacks=self._n_fallbacks,
         )
 
+    @override
     async def aclose(self) -> None:
-        """See `Engine.aclose`."""
         for member in self._members:
             await member.engine.aclose()
 
@@ -98,7 +100,7 @@ class FallbackEngine:
         _log.warning("passed on to the next vendor", vendor=member.name, detail=getattr(error, "detail", str(error)))
 
 
-class _FallbackGeneration:
+class _FallbackGeneration(Generation):
     """A generation by the first member that begins one."""
 
     def __init__(self, engine: FallbackEngine, request: GenerationRequest, members: Sequence[Member]) -> None:
@@ -123,15 +125,18 @@ class _FallbackGeneration:
                     raise
                 self._engine.note_fallback(self._member, error)
 
+    @override
     async def __aenter__(self) -> Self:
         await self._begin()
         return self
 
+    @override
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._generation.__aexit__(kind, error, trace)
 
+    @override
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
 
@@ -150,12 +155,12 @@ class _FallbackGeneration:
                 self._engine.note_answer(self._member)
             return event
 
+    @override
     def end(self, index: int) -> None:
-        """See `Generation.end`."""
         self._generation.end(index)
 
+    @override
     def unread(self) -> Iterator[Event]:
-        """See `Generation.unread`."""
         return self._generation.unread()
 
     async def _begin(self) -> None:

@@ -10,6 +10,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Self
 
+from typing_extensions import override
+
+from afterword.engine.base import Generation
 from afterword.engine.events import Chunk, Event, Finished
 from afterword.errors import AfterwordError
 
@@ -157,7 +160,7 @@ def _post_all(batch: dict[Mailbox, list[EventOrError]]) -> None:
         mailbox.post(items)
 
 
-class MailboxGeneration:
+class MailboxGeneration(Generation):
     """A `Generation` that reads a mailbox, and calls its engine back if its context is left early."""
 
     def __init__(self, mailbox: Mailbox, on_close: Callable[[], None], on_end: Callable[[int], None]) -> None:
@@ -169,9 +172,11 @@ class MailboxGeneration:
         self._on_end = on_end
         self._on_close: Callable[[], None] | None = on_close
 
+    @override
     async def __aenter__(self) -> Self:
         return self
 
+    @override
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -179,14 +184,16 @@ class MailboxGeneration:
         if on_close is not None and not self._mailbox.is_complete:
             on_close()
 
+    @override
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._mailbox
 
+    @override
     def end(self, index: int) -> None:
-        """See `Generation.end`."""
         if not self._mailbox.is_complete:
             self._on_end(index)
 
+    @override
     def unread(self) -> Iterator[Event]:
         """What the mailbox holds, see `Generation.unread`."""
         return self._mailbox.unread()

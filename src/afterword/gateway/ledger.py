@@ -14,8 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 import structlog
+from typing_extensions import override
 
-from afterword.gateway.base import UsageRow
+from afterword.gateway.base import Ledger, UsageRow
 from afterword.gateway.database import Database, DatabaseDown
 from afterword.gateway.schema import UsageTable, insert_new
 
@@ -40,8 +41,8 @@ MAX_USER = 512
 _Numbered = tuple[int, UsageRow]
 
 
-class StoredLedger:
-    """See `Ledger`. Writes to a database, which it closes."""
+class StoredLedger(Ledger):
+    """The ledger in a database, which it closes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -57,8 +58,9 @@ class StoredLedger:
         self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
         self._thread.start()
 
+    @override
     def write(self, row: UsageRow) -> None:
-        """See `Ledger`. From any thread; takes microseconds."""
+        """Queue the row, from any thread; takes microseconds."""
         if row.user is not None and len(row.user) > MAX_USER:
             row = replace(row, user=row.user[:MAX_USER])
         with self._changed:
@@ -74,8 +76,8 @@ class StoredLedger:
             if len(self._waiting) in (1, MAX_BATCH):
                 self._changed.notify()
 
+    @override
     async def aclose(self) -> None:
-        """See `Ledger`."""
         with self._changed:
             if self._closing_until is None:
                 self._closing_until = time.monotonic() + CLOSING_SECONDS

@@ -10,16 +10,18 @@ holds at all times. A refused request counts nowhere; one that was let in counts
 import math
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from afterword.errors import LimitExceeded
-from afterword.gateway.base import Allowance, LimitState, Reservation
+from afterword.gateway.base import Allowance, Limiter, LimitState, Reservation
 from afterword.gateway.grant import UNLIMITED, Grant
 from afterword.gateway.limiter_budget import Bounds, Budget, Budgets, MemoryBudgets, RunningRequest
 from afterword.gateway.limiter_requests import WINDOW, MemoryRequests, RequestWindow, RequestWindows
 from afterword.gateway.unlimited import NO_RESERVATION
 
 
-class RateLimiter:
-    """See `Limiter`. Raises what its storage raises, too."""
+class RateLimiter(Limiter):
+    """Holds each key to its limits. Also raises what its storage raises."""
 
     n_alone = 0
 
@@ -27,8 +29,8 @@ class RateLimiter:
         self._requests = requests
         self._budgets = budgets
 
+    @override
     async def admit(self, grant: Grant, n_tokens: int) -> Reservation:
-        """See `Limiter`."""
         if grant.limits == UNLIMITED:
             return NO_RESERVATION
         key, limits = _key(grant), grant.limits
@@ -46,8 +48,8 @@ class RateLimiter:
             raise
         return _Counted(self._budgets, request, LimitState(requests, _tokens(budget, n_tokens, bounds)))
 
+    @override
     async def limit_state(self, grant: Grant) -> LimitState:
-        """See `Limiter`."""
         limits, requests, tokens = grant.limits, None, None
         if limits.requests_per_minute is not None:
             sent = await self._requests.look(_key(grant), limits.requests_per_minute)
@@ -56,8 +58,8 @@ class RateLimiter:
             tokens = _tokens(await self._budgets.look(_key(grant)), 0, Bounds(None, limits.tokens_per_minute))
         return LimitState(requests, tokens)
 
+    @override
     async def aclose(self) -> None:
-        """See `Limiter`."""
         await self._budgets.aclose()
 
     async def _add_request(self, key: str, limit: int | None) -> Allowance | None:
@@ -75,15 +77,15 @@ def memory_limiter() -> RateLimiter:
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
-    """See `Reservation`."""
+class _Counted(Reservation):
+    """A reservation in `budgets`."""
 
     budgets: Budgets
     request: RunningRequest
     limit_state: LimitState
 
+    @override
     async def settle(self, n_tokens: int) -> None:
-        """See `Reservation`."""
         assert n_tokens <= self.request.n_tokens, "a request uses no more than it reserved"
         await self.budgets.settle(self.request, n_tokens)
 

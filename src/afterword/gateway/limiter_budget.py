@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from typing_extensions import override
+
 from afterword.gateway.limiter_requests import WINDOW
 
 
@@ -109,15 +111,15 @@ class _Account:
     leaving: dict[int, int] = field(default_factory=dict)
 
 
-class MemoryBudgets:
-    """See `Budgets`. For one process."""
+class MemoryBudgets(Budgets):
+    """Budgets of one process, in memory."""
 
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
         self._numbers = itertools.count()
 
+    @override
     async def take(self, key: str, n_tokens: int, bounds: Bounds) -> tuple[RunningRequest | None, Budget]:
-        """See `Budgets`."""
         budget = await self.look(key)
         if not budget.fits(n_tokens, bounds):
             return None, budget
@@ -125,8 +127,8 @@ class MemoryBudgets:
         self._accounts.setdefault(key, _Account()).running[request.number] = n_tokens
         return request, budget
 
+    @override
     async def look(self, key: str) -> Budget:
-        """See `Budgets`."""
         now = time.time()
         account = self._accounts.get(key)
         if account is None:
@@ -134,13 +136,14 @@ class MemoryBudgets:
         account.leaving = {second: n for second, n in account.leaving.items() if second > now}
         return Budget(now, len(account.running), sum(account.running.values()), dict(account.leaving))
 
+    @override
     async def settle(self, request: RunningRequest, n_used: int) -> None:
-        """See `Budgets`."""
         account = self._accounts[request.key]
         del account.running[request.number]
         if n_used > 0:
             second = leaving_second(time.time())
             account.leaving[second] = account.leaving.get(second, 0) + n_used
 
+    @override
     async def aclose(self) -> None:
-        """See `Budgets`."""
+        pass

@@ -16,8 +16,9 @@ from typing import cast
 import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
+from typing_extensions import override
 
-from afterword.gateway.limiter_budget import Bounds, Budget, RunningRequest, leaving_second
+from afterword.gateway.limiter_budget import Bounds, Budget, Budgets, RunningRequest, leaving_second
 from afterword.gateway.limiter_requests import WINDOW
 
 LEASE = 30.0
@@ -70,8 +71,8 @@ KEPT = 2 * WINDOW
 log = structlog.get_logger("afterword.gateway")
 
 
-class RedisBudgets:
-    """See `Budgets`. Raises redis-py's errors. Used from one event loop, which has to run `aclose`."""
+class RedisBudgets(Budgets):
+    """Budgets in Redis. Raises redis-py's errors. Used from one event loop, which has to run `aclose`."""
 
     def __init__(self, client: Redis, *, lease: float = LEASE) -> None:
         """Takes over `client`; connects when it is first needed. `lease` is in seconds."""
@@ -82,8 +83,8 @@ class RedisBudgets:
         self._held: dict[RunningRequest, None] = {}
         self._renewing: asyncio.Task[None] | None = None
 
+    @override
     async def take(self, key: str, n_tokens: int, bounds: Bounds) -> tuple[RunningRequest | None, Budget]:
-        """See `Budgets`."""
         request = RunningRequest(key, secrets.token_hex(8), n_tokens)
         taken, budget = await self._run_take(key, n_tokens, bounds, _member(request))
         if not taken:
@@ -93,18 +94,18 @@ class RedisBudgets:
             self._renewing = asyncio.create_task(self._renew_until_cancelled())
         return request, budget
 
+    @override
     async def look(self, key: str) -> Budget:
-        """See `Budgets`."""
         return (await self._run_take(key, 0, Bounds(None, None), ""))[1]
 
+    @override
     async def settle(self, request: RunningRequest, n_used: int) -> None:
-        """See `Budgets`."""
         # First: from here on the lease must not be renewed, even if Redis does not answer.
         del self._held[request]
         await self._settle(_names(request.key), [_member(request), n_used, leaving_second(time.time()), KEPT])
 
+    @override
     async def aclose(self) -> None:
-        """See `Budgets`."""
         if self._renewing is not None:
             self._renewing.cancel()
             with suppress(asyncio.CancelledError):

@@ -14,6 +14,7 @@ from limits.aio.storage import RedisStorage
 from limits.aio.strategies import MovingWindowRateLimiter as SharedMovingWindow
 from limits.storage import MemoryStorage
 from limits.strategies import MovingWindowRateLimiter
+from typing_extensions import override
 
 WINDOW = 60
 """Seconds."""
@@ -42,35 +43,35 @@ class RequestWindows(Protocol):
         ...
 
 
-class MemoryRequests:
-    """See `RequestWindows`. For one process."""
+class MemoryRequests(RequestWindows):
+    """Windows of one process, in memory."""
 
     def __init__(self) -> None:
         # The library's storage for coroutines goes through a thread for each key it holds; this one has only locks.
         self._storage = MemoryStorage()
         self._limiter = MovingWindowRateLimiter(self._storage)
 
+    @override
     async def add(self, key: str, limit: int) -> tuple[bool, RequestWindow]:
-        """See `RequestWindows`."""
         added = self._limiter.hit(RateLimitItemPerMinute(limit), key)
         return added, await self.look(key, limit)
 
+    @override
     async def look(self, key: str, limit: int) -> RequestWindow:
-        """See `RequestWindows`."""
         name = RateLimitItemPerMinute(limit).key_for(key)
         oldest, n = self._storage.get_moving_window(name, limit, WINDOW)
         return _window(n, oldest, self._storage.events[name][0].atime if n > 0 else oldest)
 
 
-class RedisRequests:
-    """See `RequestWindows`. For all processes that share a Redis; their clocks must agree. Raises redis-py's errors."""
+class RedisRequests(RequestWindows):
+    """Windows of all processes that share a Redis; their clocks must agree. Raises redis-py's errors."""
 
     def __init__(self, storage: RedisStorage) -> None:
         self._storage = storage
         self._limiter = SharedMovingWindow(storage)
 
+    @override
     async def add(self, key: str, limit: int) -> tuple[bool, RequestWindow]:
-        """See `RequestWindows`."""
         item = RateLimitItemPerMinute(limit)
         if not await self._limiter.hit(item, key):
             return False, await self.look(key, limit)
@@ -78,8 +79,8 @@ class RedisRequests:
         oldest, n = await self._storage.get_moving_window(item.key_for(key), limit, WINDOW)
         return True, _window(n, oldest, time.time())
 
+    @override
     async def look(self, key: str, limit: int) -> RequestWindow:
-        """See `RequestWindows`."""
         name = RateLimitItemPerMinute(limit).key_for(key)
         oldest, n = await self._storage.get_moving_window(name, limit, WINDOW)
         # Of the one request that came last, the oldest is the newest of all.

@@ -14,6 +14,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
+from typing_extensions import override
 
 from afterword.gateway.base import Limiter, LimitState, Reservation
 from afterword.gateway.grant import UNLIMITED, Grant
@@ -61,8 +62,11 @@ def redis_limiter(url: str, *, clock: Callable[[], float] = time.monotonic, leas
     return SharedLimiter(shared, memory_limiter(), clock)
 
 
-class SharedLimiter:
-    """See `Limiter`. Asks `shared`, and `alone` while that fails."""
+class SharedLimiter(Limiter):
+    """Asks `shared`, and `alone` while that fails."""
+
+    n_alone: int = 0
+    """Limited requests that this process has counted for itself."""
 
     def __init__(self, shared: Limiter, alone: Limiter, clock: Callable[[], float]) -> None:
         self._shared = shared
@@ -70,11 +74,9 @@ class SharedLimiter:
         self._clock = clock
         self._not_before: float | None = None
         """When to try again; None: the last try went well."""
-        self.n_alone = 0
-        """Limited requests that this process has counted for itself."""
 
+    @override
     async def admit(self, grant: Grant, n_tokens: int) -> Reservation:
-        """See `Limiter`."""
         if grant.limits == UNLIMITED:
             return NO_RESERVATION
         if self._may_try:
@@ -88,8 +90,8 @@ class SharedLimiter:
         self.n_alone += 1
         return await self._alone.admit(grant, n_tokens)
 
+    @override
     async def limit_state(self, grant: Grant) -> LimitState:
-        """See `Limiter`."""
         if self._may_try:
             try:
                 return await self._shared.limit_state(grant)
@@ -97,8 +99,8 @@ class SharedLimiter:
                 self._failed(error)
         return await self._alone.limit_state(grant)
 
+    @override
     async def aclose(self) -> None:
-        """See `Limiter`."""
         await self._shared.aclose()
         await self._alone.aclose()
 
@@ -118,19 +120,19 @@ class SharedLimiter:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shared:
-    """See `Reservation`. What cannot be settled is forgotten when its lease ends."""
+class _Shared(Reservation):
+    """A reservation in Redis. If it cannot be settled, it lapses when its lease ends."""
 
     inner: Reservation
     on_failure: Callable[[Exception], None]
 
     @property
+    @override
     def limit_state(self) -> LimitState:
-        """See `Reservation`."""
         return self.inner.limit_state
 
+    @override
     async def settle(self, n_tokens: int) -> None:
-        """See `Reservation`."""
         try:
             await self.inner.settle(n_tokens)
         except UNREACHABLE as error:

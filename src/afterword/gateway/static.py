@@ -6,8 +6,10 @@ Neither knows accounts: whichever one a client names, nobody is charged.
 import hmac
 from collections.abc import Sequence
 
+from typing_extensions import override
+
 from afterword.errors import NotAuthenticated
-from afterword.gateway.base import UsageRow
+from afterword.gateway.base import Keys, Ledger, UsageRow
 from afterword.gateway.grant import Grant
 
 EVERYTHING = Grant(key_id=None, account_id=None)
@@ -20,25 +22,26 @@ NO_KEY = (
 WRONG_KEY = "The API key sent with this request is not the one this server expects."
 
 
-class OpenKeys:
-    """See `Keys`. Everybody may do everything; keys that clients send all the same are not looked at."""
+class OpenKeys(Keys):
+    """No key is needed; keys that clients send are ignored."""
 
-    async def find(self, offered: Sequence[bytes], account: str | None) -> Grant:  # noqa: ARG002
-        """See `Keys`."""
+    @override
+    async def find(self, offered: Sequence[bytes], account: str | None) -> Grant:
         return EVERYTHING
 
+    @override
     async def aclose(self) -> None:
-        """See `Keys`."""
+        pass
 
 
-class SingleKey:
-    """See `Keys`. One key, from the configuration, opens everything."""
+class SingleKey(Keys):
+    """One key, from the configuration, which may do everything."""
 
     def __init__(self, key: str) -> None:
         self._key = key.encode("utf-8")
 
-    async def find(self, offered: Sequence[bytes], account: str | None) -> Grant:  # noqa: ARG002
-        """See `Keys`."""
+    @override
+    async def find(self, offered: Sequence[bytes], account: str | None) -> Grant:
         if not offered:
             raise NotAuthenticated(NO_KEY)
         if not self.matches(offered):
@@ -51,15 +54,18 @@ class SingleKey:
         right = [hmac.compare_digest(key, self._key) for key in offered]
         return any(right)
 
+    @override
     async def aclose(self) -> None:
-        """See `Keys`."""
+        pass
 
 
-class NoLedger:
-    """See `Ledger`. Forgets every row."""
+class NoLedger(Ledger):
+    """Drops every row."""
 
+    @override
     def write(self, row: UsageRow) -> None:
-        """See `Ledger`."""
+        pass
 
+    @override
     async def aclose(self) -> None:
-        """See `Ledger`."""
+        pass

@@ -13,9 +13,11 @@ from datetime import UTC, datetime
 from functools import partial
 
 import structlog
+from typing_extensions import override
 
 from afterword.errors import NotAuthenticated, NotPermitted
 from afterword.gateway.accounts import find_chargeable
+from afterword.gateway.base import Keys
 from afterword.gateway.database import Database, DatabaseDown
 from afterword.gateway.grant import Grant
 from afterword.gateway.key import id_of, matches
@@ -37,8 +39,8 @@ class Clock:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
 
-class StoredKeys:
-    """See `Keys`. The keys of a database, which it closes, and perhaps one from the configuration beside them."""
+class StoredKeys(Keys):
+    """The keys of a database, which it closes, and one from the configuration if there is one."""
 
     def __init__(
         self, database: Database, *, static: SingleKey | None, open_until_first_key: bool, clock: Clock | None = None
@@ -53,8 +55,8 @@ class StoredKeys:
         self._accounts = LookupCache(partial(find_chargeable, database), self._threads, self._clock.monotonic)
         self._any_key = LookupCache(lambda _: has_keys(database), self._threads, self._clock.monotonic)
 
+    @override
     async def find(self, offered: Sequence[bytes], account: str | None) -> Grant:
-        """See `Keys`."""
         if len(offered) > MAX_OFFERED:
             raise NotAuthenticated(f"This request carries {len(offered)} API keys: it may carry {MAX_OFFERED} at most.")
         if self._static is not None and self._static.matches(offered):
@@ -71,8 +73,8 @@ class StoredKeys:
         self._note_use(good[0])
         return _grant(good[0], account)
 
+    @override
     async def aclose(self) -> None:
-        """See `Keys`."""
         await asyncio.to_thread(self._threads.shutdown)
         self._database.close()
 

@@ -1,33 +1,37 @@
 """The limiter of a server that limits nobody."""
 
-from afterword.gateway.base import LimitState, Reservation
+from typing_extensions import override
+
+from afterword.gateway.base import Limiter, LimitState, Reservation
 from afterword.gateway.grant import Grant
 
 
-class Unlimited:
-    """See `Limiter`. Lets everything in and counts nothing."""
+class Unlimited(Limiter):
+    """Lets every request in and counts nothing."""
 
     n_alone = 0
 
-    async def admit(self, grant: Grant, n_tokens: int) -> Reservation:  # noqa: ARG002
-        """See `Limiter`."""
+    @override
+    async def admit(self, grant: Grant, n_tokens: int) -> Reservation:
         return NO_RESERVATION
 
-    async def limit_state(self, grant: Grant) -> LimitState:  # noqa: ARG002
-        """See `Limiter`."""
+    @override
+    async def limit_state(self, grant: Grant) -> LimitState:
         return NO_RESERVATION.limit_state
 
+    @override
     async def aclose(self) -> None:
-        """See `Limiter`."""
+        pass
 
 
-class NoReservation:
-    """See `Reservation`. The same for every request that has no limits."""
+class NoReservation(Reservation):
+    """The one object that all requests without limits share."""
 
     limit_state = LimitState()
 
+    @override
     async def settle(self, n_tokens: int) -> None:
-        """See `Reservation`."""
+        pass
 
 
 NO_RESERVATION = NoReservation()

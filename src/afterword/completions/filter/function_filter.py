@@ -6,11 +6,13 @@ import inspect
 from collections.abc import Callable
 from typing import cast
 
-from afterword.completions.filter.verdict import Context, FilterFunction, Flag, Hold, Verdict
+from typing_extensions import override
+
+from afterword.completions.filter.verdict import ContentFilter, Context, FilterFunction, Flag, Hold, Verdict, Watch
 from afterword.errors import ConfigurationError
 
 
-class FunctionFilter:
+class FunctionFilter(ContentFilter):
     """A `ContentFilter` that asks a function."""
 
     def __init__(self, function: FilterFunction, name: str) -> None:
@@ -18,12 +20,12 @@ class FunctionFilter:
         self._function = function
         self._name = name
 
+    @override
     def watch(self, context: Context) -> "FunctionWatch":
-        """See `ContentFilter`."""
         return FunctionWatch(self._function, self._name, context)
 
 
-class FunctionWatch:
+class FunctionWatch(Watch):
     """A `Watch` that shows the function the whole text each time. Whatever the function raises, it raises."""
 
     __slots__ = ("_context", "_function", "_name", "_text")
@@ -34,13 +36,13 @@ class FunctionWatch:
         self._context = context
         self._text = ""
 
+    @override
     async def push(self, text: str) -> Verdict:
-        """See `Watch`."""
         self._text += text
         return await self._ask(final=False)
 
+    @override
     async def flush(self) -> Verdict:
-        """See `Watch`."""
         return await self._ask(final=True)
 
     async def _ask(self, *, final: bool) -> Verdict:

@@ -6,9 +6,11 @@ Knows neither how words nor how patterns are found.
 from collections.abc import Sequence
 from pathlib import Path
 
+from typing_extensions import override
+
 from afterword.completions.filter.matcher import Matcher, MatchState
 from afterword.completions.filter.patterns import Pattern, PatternMatcher, compile_pattern
-from afterword.completions.filter.verdict import Context, Hold, Verdict
+from afterword.completions.filter.verdict import ContentFilter, Context, Hold, Verdict, Watch
 from afterword.completions.filter.words import WordMatcher, Words, symbols_of
 from afterword.errors import ConfigurationError
 
@@ -16,7 +18,7 @@ COMMENT = "#"
 SLASH = "/"
 
 
-class ListFilter:
+class ListFilter(ContentFilter):
     """A `ContentFilter`."""
 
     def __init__(self, words: Words | None, patterns: Sequence[Pattern]) -> None:
@@ -24,8 +26,8 @@ class ListFilter:
         self._words = words
         self._patterns = tuple(patterns)
 
-    def watch(self, context: Context) -> "ListWatch":  # noqa: ARG002
-        """See `ContentFilter`: a list says the same of every text."""
+    @override
+    def watch(self, context: Context) -> "ListWatch":
         matchers: list[Matcher] = []
         if self._words is not None:
             matchers.append(WordMatcher(self._words))
@@ -34,7 +36,7 @@ class ListFilter:
         return ListWatch(matchers)
 
 
-class ListWatch:
+class ListWatch(Watch):
     """A `Watch`: a text ends at the earliest match in it, however it was cut into pieces."""
 
     __slots__ = ("_matchers",)
@@ -42,12 +44,12 @@ class ListWatch:
     def __init__(self, matchers: Sequence[Matcher]) -> None:
         self._matchers = matchers
 
+    @override
     async def push(self, text: str) -> Verdict:
-        """See `Watch`."""
         return _verdict([matcher.push(text) for matcher in self._matchers])
 
+    @override
     async def flush(self) -> Verdict:
-        """See `Watch`."""
         return _verdict([matcher.flush() for matcher in self._matchers])
 
 

@@ -19,6 +19,8 @@ class MatchState:
 class Matcher(Protocol):
     """One text being searched for some entries. Raises `TimeoutError` if that takes too long."""
 
+    __slots__ = ()
+
     def push(self, text: str) -> MatchState:
         """What is known after `text` more."""
         ...

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import regex
+from typing_extensions import override
 
 from afterword.completions.filter.dialect import lookahead, relax, translate
-from afterword.completions.filter.matcher import MatchState
+from afterword.completions.filter.matcher import Matcher, MatchState
 from afterword.completions.filter.verdict import Flag
 
 REACH = 1000
@@ -72,7 +73,7 @@ def compile_pattern(source: str, flags: str, rule: str) -> Pattern:
     return Pattern(whole, begun, settled, rule)
 
 
-class PatternMatcher:
+class PatternMatcher(Matcher):
     """A `Matcher` for all patterns of a list. Each search covers no more than what is held, and a little."""
 
     __slots__ = ("_base", "_flag", "_patterns", "_places", "_text")
@@ -86,8 +87,8 @@ class PatternMatcher:
         """The place of the first character of `_text`."""
         self._flag: Flag | None = None
 
+    @override
     def push(self, text: str) -> MatchState:
-        """See `Matcher`."""
         for start in range(0, len(text), STEP):
             self._text += text[start : start + STEP]
             for number, pattern in enumerate(self._patterns):
@@ -95,8 +96,8 @@ class PatternMatcher:
             self._forget()
         return MatchState(self._flag, min(self._places))
 
+    @override
     def flush(self) -> MatchState:
-        """See `Matcher`."""
         for number, pattern in enumerate(self._patterns):
             self._finish(number, pattern)
         return MatchState(self._flag, self._base + len(self._text))

@@ -24,7 +24,7 @@ class Hit:
 
     context: Context
     rule: str
-    """See `Flag.rule`."""
+    """As in `Flag`."""
 
 
 class Screened:

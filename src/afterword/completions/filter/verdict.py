@@ -66,6 +66,8 @@ class FilterFunction(Protocol):
 class Watch(Protocol):
     """One choice's text being watched. One reader, on the event loop."""
 
+    __slots__ = ()
+
     async def push(self, text: str) -> Verdict:
         """The verdict on the text so far, of which `text` is what is new."""
         ...

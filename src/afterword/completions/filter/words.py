@@ -7,8 +7,10 @@ still become an entry, which is also exactly what has to be held back.
 from collections import deque
 from collections.abc import Mapping
 
+from typing_extensions import override
+
 from afterword.completions.filter.folding import BOUNDARY, Folder, Symbols, fold, is_mark
-from afterword.completions.filter.matcher import MatchState
+from afterword.completions.filter.matcher import Matcher, MatchState
 from afterword.completions.filter.verdict import Flag
 from afterword.text.stops import StopAutomaton
 
@@ -35,7 +37,7 @@ def symbols_of(word: str) -> str:
     return symbols
 
 
-class WordMatcher:
+class WordMatcher(Matcher):
     """A `Matcher`. Amortised constant time per character, however many words there are."""
 
     __slots__ = ("_flag", "_folder", "_state", "_tail", "_words")
@@ -48,13 +50,13 @@ class WordMatcher:
         """The symbols that the state stands for, with their places."""
         self._flag: Flag | None = None
 
+    @override
     def push(self, text: str) -> MatchState:
-        """See `Matcher`."""
         self._step(self._folder.push(text))
         return MatchState(self._flag, self._hold())
 
+    @override
     def flush(self) -> MatchState:
-        """See `Matcher`."""
         self._step(self._folder.flush())
         return MatchState(self._flag, self._folder.n_read)
 

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from typing_extensions import override
 
-from afterword.engine.base import Capabilities, EngineStats, Generation
+from afterword.engine.base import Capabilities, Engine, EngineStats, Generation
 from afterword.engine.candidate import new_candidates
 from afterword.engine.capacity import Capacity
 from afterword.engine.llama.kv import Demand, KVSlots
@@ -40,8 +41,11 @@ class Loaded:
     """Gives back the model's memory; called once, last of all."""
 
 
-class LlamaEngine:
+class LlamaEngine(Engine):
     """An `Engine` over any `Runner`: `loading.load_engine` makes one of a GGUF file, the tests of a fake runner."""
+
+    # An attribute here: the protocol's property only asks for something to read.
+    fingerprint: str = ""
 
     def __init__(
         self,
@@ -69,8 +73,8 @@ class LlamaEngine:
         self._thread = threading.Thread(target=self._run, name="afterword-engine", daemon=True)
         self._thread.start()
 
+    @override
     def generate(self, request: GenerationRequest) -> Generation:
-        """See `Engine.generate`."""
         mailbox = self._tracker.add(request.n_candidates)
         group = Group(request, mailbox, time.monotonic())
         self._post(lambda: self._add(group))
@@ -80,14 +84,15 @@ class LlamaEngine:
             on_end=lambda index: self._post(lambda: self._end(group.sequences[index])),
         )
 
+    @override
     def check_capacity(self, n_sequences: int) -> None:
-        """See `Engine.check_capacity`."""
         self._tracker.capacity.check(n_sequences)
 
+    @override
     def stats(self) -> EngineStats:
-        """See `Engine.stats`."""
         return self._tracker.stats(self._n_running, self._n_idle)
 
+    @override
     async def aclose(self) -> None:
         """Cancel everything, end the thread and free the model. Calling it again changes nothing."""
         self._tracker.end("closed", EngineFailed("The engine is closed."))
@@ -168,7 +173,7 @@ class LlamaEngine:
         self._scheduler.cancel(group)
 
     def _end(self, sequence: Sequence) -> None:
-        """See `Generation.end`; a sequence without a slot has finished, or its group is gone."""
+        # A sequence without a slot has finished, or its group was cancelled.
         if sequence.slot is not None and not sequence.candidate.finished:
             events = sequence.candidate.end()
             self._scheduler.end(sequence)

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from afterword.engine.llama.arithmetic import Arithmetic, Rows, lay_out
 from afterword.engine.llama.binding import LlamaContext
@@ -45,7 +46,7 @@ class Runner(Protocol):
         ...
 
 
-class LlamaRunner:
+class LlamaRunner(Runner):
     """`Runner` on a llama.cpp context, which has the spare slots of its arithmetic at its end."""
 
     def __init__(self, context: LlamaContext, arithmetic: Arithmetic) -> None:
@@ -53,8 +54,8 @@ class LlamaRunner:
         self._arithmetic = arithmetic
         self._snapshot: tuple[int, ctypes.Array[ctypes.c_uint8]] | None = None
 
+    @override
     def forward(self, spans: Sequence[Span]) -> list[Computed]:
-        """See `Runner.forward`."""
         self._snapshot = None
         rows = lay_out(map(_rows_of, spans), self._arithmetic, self._context.length)
         logits = self._decode(rows)
@@ -78,12 +79,10 @@ class LlamaRunner:
             outputs += piece.outputs
         return self._context.decode(tokens, positions, slots, outputs)
 
+    @override
     def copy(self, source: int, target: int, n: int) -> None:
-        """See `Runner.copy`. Several copies from one source in a row take its snapshot once.
-
-        Not llama.cpp's own copy between slots: that moves unused cells too, and only with the next decode, so a
-        snapshot in between would still see what was there before.
-        """
+        # Not llama.cpp's own copy between slots: that moves unused cells too, and only with the next decode, so a
+        # snapshot in between would still see the old content. Copies from one source in a row share a snapshot.
         if self._snapshot is not None and self._snapshot[0] == target:
             self._snapshot = None
         if self._snapshot is None or self._snapshot[0] != source:
@@ -91,15 +90,15 @@ class LlamaRunner:
         self._context.restore(target, self._snapshot[1])
         self._context.truncate(target, n)
 
+    @override
     def truncate(self, slot: int, n: int) -> None:
-        """See `Runner.truncate`."""
         if self._snapshot is not None and self._snapshot[0] == slot:
             self._snapshot = None
         if not self._context.truncate(slot, n):
             raise RuntimeError(f"llama.cpp cannot cut slot {slot} to {n} tokens")
 
+    @override
     def exchange(self, a: int, b: int, n_a: int, n_b: int) -> None:
-        """See `Runner.exchange`."""
         self._snapshot = None
         held = [(slot, self._context.snapshot(slot)) for slot, n in ((a, n_a), (b, n_b)) if n > 0]
         for slot in (a, b):

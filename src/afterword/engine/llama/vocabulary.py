@@ -1,10 +1,12 @@
 """The tokenizer of a GGUF model, as the rest of the package sees it. Safe to use from any thread."""
 
+from typing_extensions import override
+
 from afterword.engine.llama.binding import LlamaModel, adds_bos, special_token, vocabulary_flags
-from afterword.tokens import SEPARATOR, InfillTokens, choose_separator, spell_bytes
+from afterword.tokens import SEPARATOR, InfillTokens, Tokenizer, choose_separator, spell_bytes
 
 
-class Vocabulary:
+class Vocabulary(Tokenizer):
     """`afterword.tokens.Tokenizer` over an open `LlamaModel`; see there for the fields' meaning."""
 
     def __init__(self, model: LlamaModel) -> None:
@@ -23,26 +25,27 @@ class Vocabulary:
         self._pieces: list[bytes | None] = [None] * self.n_vocab
         self._spelled: list[str | None] = [None] * self.n_vocab
 
+    @override
     def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:
-        """See `Tokenizer.encode`. Bytes that the vocabulary cannot spell are left out."""
+        # llama.cpp leaves out bytes that the vocabulary has no token for.
         tokens = self._model.tokenize(text, parse_special=parse_special)
         if add_bos and self.bos_id is not None:
             return [self.bos_id, *tokens]
         return tokens
 
+    @override
     def piece(self, token: int) -> bytes:
-        """See `Tokenizer.piece`."""
         known = self._pieces[token]
         if known is None:
             known = self._pieces[token] = self._model.piece(token)
         return known
 
+    @override
     def is_control(self, token: int) -> bool:
-        """See `Tokenizer.is_control`."""
         return token in self._control
 
+    @override
     def spell(self, token: int) -> str:
-        """See `Tokenizer.spell`."""
         known = self._spelled[token]
         if known is None:
             known = self._spelled[token] = spell_bytes(self.piece(token))

@@ -40,7 +40,7 @@ class CandidateReader(Protocol):
         ...
 
     def end(self) -> list[Event]:
-        """End it from outside, as `Generation.end` does; its last events."""
+        """End it from outside (`Generation.end`). Returns its last events."""
         ...
 
 

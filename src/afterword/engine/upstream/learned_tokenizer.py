@@ -6,8 +6,10 @@ Ids are made up here and mean nothing to the upstream, which is sent text. So fi
 import re
 from collections.abc import Sequence
 
+from typing_extensions import override
+
 from afterword.engine.upstream.reply import Named
-from afterword.tokens import InfillTokens, spell_bytes
+from afterword.tokens import InfillTokens, Tokenizer, spell_bytes
 
 N_BYTES = 256
 MAX_PIECES = 2**20
@@ -16,7 +18,7 @@ MAX_PIECES = 2**20
 _AS_BYTES = re.compile(r"bytes:(?:\\x[0-9a-fA-F]{2})+")
 
 
-class LearnedTokenizer:
+class LearnedTokenizer(Tokenizer):
     """An `afterword.tokens.Tokenizer` that grows. Learns on the event loop; may be read from any thread."""
 
     SEPARATOR = N_BYTES
@@ -52,20 +54,21 @@ class LearnedTokenizer:
         self._ids[piece] = len(self._pieces) - 1
         return len(self._pieces) - 1
 
-    def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:  # noqa: ARG002
+    @override
+    def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:
         """The bytes of `text`; there is no BOS and no control token that could be parsed."""
         return list(text.encode("utf-8"))
 
+    @override
     def piece(self, token: int) -> bytes:
-        """See `Tokenizer.piece`."""
         return self._pieces[token]
 
+    @override
     def is_control(self, token: int) -> bool:
-        """See `Tokenizer.is_control`."""
         return token == self.SEPARATOR
 
+    @override
     def spell(self, token: int) -> str:
-        """See `spell_bytes`."""
         return spell_bytes(self._pieces[token])
 
 

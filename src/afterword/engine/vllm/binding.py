@@ -13,6 +13,7 @@ from dataclasses import fields
 from typing import Any
 
 import torch
+from typing_extensions import override
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.exceptions import VLLMClientError
 from vllm.inputs import tokens_input
@@ -22,7 +23,7 @@ from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 
 import vllm
-from afterword.engine.vllm.core import NewToken, Step
+from afterword.engine.vllm.core import Core, NewToken, Step
 from afterword.engine.vllm.facts import ModelFacts
 from afterword.engine.vllm.huggingface import token_ids, tokenizer_facts
 from afterword.engine.vllm.plan import Plan, sampling_arguments
@@ -39,7 +40,7 @@ def known_options() -> frozenset[str]:
     return frozenset(field.name for field in fields(AsyncEngineArgs))
 
 
-class VllmCore:
+class VllmCore(Core):
     """A `Core` over an `AsyncLLM`; see there for what may be called from where."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -63,17 +64,17 @@ class VllmCore:
         self.facts = _facts(self._engine)
 
     @property
+    @override
     def is_dead(self) -> bool:
-        """See `Core.is_dead`."""
         return not self.loop.is_running() or bool(self._engine.errored)
 
     @property
+    @override
     def n_steps(self) -> int:
-        """See `Core.n_steps`."""
         return self._steps.n
 
+    @override
     async def sample(self, plan: Plan) -> AsyncGenerator[Step, None]:
-        """See `Core.sample`."""
         outputs = self._engine.generate(tokens_input(list(plan.prompt)), _params(plan), f"{next(self._numbers)}")
         try:
             async for output in outputs:
@@ -88,8 +89,8 @@ class VllmCore:
             # Tells vLLM to stop, unless it has ended.
             await outputs.aclose()
 
+    @override
     def close(self) -> None:
-        """See `Core.close`."""
         with self._closing:
             if not self.loop.is_closed():
                 if self.loop.is_running():

@@ -8,7 +8,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from afterword.engine.base import Capabilities, EngineStats, Generation
+from typing_extensions import override
+
+from afterword.engine.base import Capabilities, Engine, EngineStats, Generation
 from afterword.engine.capacity import Capacity
 from afterword.engine.mailbox import EventOrError, Mailbox, MailboxGeneration, Message, call_on, deliver
 from afterword.engine.request import GenerationRequest
@@ -21,8 +23,11 @@ from afterword.errors import EngineFailed
 from afterword.tokens import Tokenizer
 
 
-class VllmEngine:
+class VllmEngine(Engine):
     """An `Engine` over any `Core`: `loading.load_engine` makes one of a model, the tests of a fake core."""
+
+    # An attribute here: the protocol's property only asks for something to read.
+    fingerprint: str = ""
 
     def __init__(
         self,
@@ -50,8 +55,9 @@ class VllmEngine:
         )
         core.on_end = self._note_death
 
+    @override
     def generate(self, request: GenerationRequest) -> Generation:
-        """See `Engine.generate`. Raises `InvalidRequest` for what vLLM cannot do."""
+        """As in `Engine`. Raises `InvalidRequest` for what vLLM cannot do."""
         plans = [plan_of(request, index, self._limits) for index in range(request.n_candidates)]
         self._check_core()
         mailbox = self._tracker.add(request.n_candidates)
@@ -61,15 +67,16 @@ class VllmEngine:
             mailbox, lambda: self._call(self._tasks.cancel, job), lambda index: self._call(job.end, index)
         )
 
+    @override
     def check_capacity(self, n_sequences: int) -> None:
-        """See `Engine.check_capacity`."""
         self._tracker.capacity.check(n_sequences)
 
+    @override
     def stats(self) -> EngineStats:
-        """See `Engine.stats`. vLLM admits sequences in the order they came, so those beyond its slots wait."""
         self._check_core()
         return replace(self._tracker.stats(self.capabilities.n_slots), steps=self._core.n_steps)
 
+    @override
     async def aclose(self) -> None:
         """Cancel everything and free the model. Calling it again changes nothing."""
         self._tracker.end("closed", EngineFailed("The engine is closed."))

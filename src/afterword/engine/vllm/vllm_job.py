@@ -57,7 +57,7 @@ class VllmJob:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def end(self, index: int) -> None:
-        """See `Generation.end`. vLLM is told when it next says something of the candidate."""
+        """End one candidate, as `Generation.end` does. vLLM is stopped when its next step arrives."""
         candidate = self._candidates[index]
         if not candidate.finished:
             self._post(self.mailbox, candidate.end())

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
+from typing_extensions import override
 
+from afterword import tokens
 from afterword.engine.vllm.facts import TokenizerFacts
 from afterword.errors import ConfigurationError
 from afterword.tokens import SEPARATOR, InfillTokens, choose_separator, spell_bytes
@@ -50,7 +52,7 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 _SPACE = "\u2581"
 
 
-class HfVocabulary:
+class HfVocabulary(tokens.Tokenizer):
     """`afterword.tokens.Tokenizer` over a Hugging Face tokenizer; see there for the fields' meaning."""
 
     def __init__(self, facts: TokenizerFacts, n_vocab: int) -> None:
@@ -81,22 +83,22 @@ class HfVocabulary:
         self.chat_template = facts.chat_template
         self.name = facts.name
 
+    @override
     def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:
-        """See `Tokenizer.encode`."""
         tokenizer = self._tokenizer if parse_special else self._plain
         ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
         return [self.bos_id, *ids] if add_bos and self.bos_id is not None else ids
 
+    @override
     def piece(self, token: int) -> bytes:
-        """See `Tokenizer.piece`; nothing for an id that no token has."""
         return self._pieces[token]
 
+    @override
     def is_control(self, token: int) -> bool:
-        """See `Tokenizer.is_control`."""
         return token in self._control
 
+    @override
     def spell(self, token: int) -> str:
-        """See `Tokenizer.spell`."""
         known = self._spelled[token]
         if known is None:
             known = self._spelled[token] = spell_bytes(self.piece(token))
