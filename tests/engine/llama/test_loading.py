@@ -1,9 +1,12 @@
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.models.engines import open_tiny, settings
+from tests.models.gguf_tensors import read_gguf, write_gguf
 from tests.models.tiny import FILE_TYPES, Tiny, write_tiny
 
 from afterword.engine.llama import loading
@@ -65,6 +68,17 @@ def test_damaged_file_is_named_with_the_reason(whole: Path, tmp_path: Path, dama
     assert_one_sentence(said)
     assert said.startswith(f"The model file {path} cannot be loaded: ")
     assert "no reason" not in said
+
+
+def test_a_model_whose_weights_are_no_numbers_is_refused(whole: Path, tmp_path: Path) -> None:
+    file = read_gguf(whole)
+    last = next(tensor for tensor in file.tensors if tensor.name == "output.weight")
+    nothing = replace(last, content=lambda: np.full(last.size // 4, np.nan, dtype=np.float32).view(np.uint8))
+    path = tmp_path / "nan.gguf"
+    write_gguf(path, file.n_entries, file.entries, [nothing if t is last else t for t in file.tensors])
+    said = refusal(settings(path, tmp_path))
+    assert_one_sentence(said)
+    assert said.endswith("cannot be served: its logits are no numbers.")
 
 
 def test_context_beyond_the_budget_is_refused_with_both_sizes(whole: Path, tmp_path: Path) -> None:

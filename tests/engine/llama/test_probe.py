@@ -3,13 +3,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from tests.models.tiny import FILE_TYPES, Tiny, write_tiny
 
 from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, QUANTISED
-from afterword.engine.llama.binding import LlamaContext, LlamaModel
-from afterword.engine.llama.probe import keeps_its_numbers
+from afterword.engine.llama.binding import Integers, LlamaContext, LlamaModel
+from afterword.engine.llama.probe import LogitCheck, check_logits, keeps_its_numbers
 
 
 def kept(path: Path, *, n_slots: int = 3) -> list[bool]:
@@ -52,5 +55,41 @@ def test_a_context_too_short_to_compare_gets_no_promise(tmp_path: Path) -> None:
     context = LlamaContext(model, n_slots=1, n_ctx_slot=256, n_batch=256, n_threads=1)
     context.n_ctx_slot = 81
     assert not keeps_its_numbers(context, model.n_vocab, QUANTISED)
+    context.close()
+    model.close()
+
+
+class Mixing:
+    """A context that computes the last two slots in each other's place."""
+
+    def __init__(self, context: LlamaContext) -> None:
+        self._context = context
+        self.n_slots = context.n_slots
+        self.truncate = context.truncate
+
+    def decode(self, tokens: Integers, positions: Integers, slots: Integers, outputs: Integers) -> NDArray[np.float32]:
+        last = self.n_slots - 1
+        swapped = {last: last - 1, last - 1: last} if set(slots) == {last, last - 1} else {}
+        order = np.argsort([swapped.get(slot, slot) for slot in slots], kind="stable")
+        mixed = np.sort([swapped.get(slot, slot) for slot in slots])
+        return self._context.decode(
+            np.asarray(tokens)[order], np.asarray(positions)[order], mixed, np.asarray(outputs)[order]
+        )
+
+
+@pytest.mark.parametrize("n_slots", [1, 2, 3, 9])
+def test_a_model_that_continues_texts_has_a_check_logits_its_own(tmp_path: Path, n_slots: int) -> None:
+    model = LlamaModel(write_tiny(tmp_path, Tiny("Q8_0")))
+    context = LlamaContext(model, n_slots=n_slots, n_ctx_slot=256, n_batch=256, n_threads=1)
+    assert check_logits(context) is LogitCheck.GOOD
+    assert [context.length(slot) for slot in range(n_slots)] == [0] * n_slots
+    context.close()
+    model.close()
+
+
+def test_sequences_that_get_into_each_other_are_noticed(tmp_path: Path) -> None:
+    model = LlamaModel(write_tiny(tmp_path, Tiny("Q8_0")))
+    context = LlamaContext(model, n_slots=4, n_ctx_slot=256, n_batch=256, n_threads=1)
+    assert check_logits(cast(LlamaContext, Mixing(context))) is LogitCheck.MIXED
     context.close()
     model.close()

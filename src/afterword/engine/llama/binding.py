@@ -22,6 +22,8 @@ Integers = Sequence[int] | NDArray[np.signedinteger]
 PACKAGE_VERSION = importlib.metadata.version("llama-cpp-python")
 LIBRARIES_FOLDER = Path(c.__file__).parent / "lib"
 """Where llama.cpp's own libraries are, which the kernels are linked to."""
+LIBRARY: ctypes.CDLL = c._lib
+"""llama.cpp as it is loaded; finds the functions of ggml too."""
 
 GGUF_MAGIC = b"GGUF"
 LOG_LEVEL_ERROR = 4  # enum ggml_log_level: 4 = error, 5 = continuation of the line before

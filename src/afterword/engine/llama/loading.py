@@ -7,9 +7,11 @@ from pathlib import Path
 from afterword.config.tree import DEFAULT_CONTEXT, KernelChoice
 from afterword.engine.base import Capabilities
 from afterword.engine.identity import ResultCache, file_hash, fingerprint
+from afterword.engine.llama.aborting import loading, say_why_it_aborts
 from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, MICRO_BATCH, QUANTISED, Arithmetic
 from afterword.engine.llama.binding import (
     LIBRARIES_FOLDER,
+    LIBRARY,
     PACKAGE_VERSION,
     LlamaContext,
     LlamaModel,
@@ -21,7 +23,7 @@ from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.llama_engine import LlamaEngine, Loaded
 from afterword.engine.llama.memory import MemoryNeed, MemoryPlan, cells, plan_memory
 from afterword.engine.llama.openmp import release_workers
-from afterword.engine.llama.probe import keeps_its_numbers
+from afterword.engine.llama.probe import LogitCheck, check_logits, keeps_its_numbers
 from afterword.engine.llama.runner import LlamaRunner
 from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.vocabulary import Vocabulary
@@ -32,6 +34,13 @@ MAX_LOGPROBS = 1000
 """Likeliest tokens an answer can list for each token."""
 
 FLOAT_BYTES = 4
+
+REASONS = {
+    LogitCheck.OF_OTHER_ROWS: "llama.cpp gives the logits of other tokens than it is asked for",
+    LogitCheck.NAN: "its logits are no numbers",
+    LogitCheck.MIXED: "llama.cpp lets sequences that run together disturb each other",
+}
+"""Why a model is refused for what comes out of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +78,15 @@ class _Opened:
 def load_engine(settings: LlamaSettings) -> LlamaEngine:
     """Load the model, allot its slots and start its thread; seconds to minutes.
 
-    Raises `ConfigurationError` if the file is missing, no GGUF or no text model, or if memory is too small.
+    Raises `ConfigurationError` if the file is missing, no GGUF or no text model, or if memory is too small. Where
+    llama.cpp aborts, the process says so and ends.
     """
+    say_why_it_aborts(LIBRARY)
+    with loading(settings.path):
+        return _load(settings)
+
+
+def _load(settings: LlamaSettings) -> LlamaEngine:
     cache = ResultCache(settings.cache_dir)
     check_file(settings.path)
     kernels = LLAMA_CPP if settings.kernels == LLAMA_CPP else use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER)
@@ -87,7 +103,7 @@ def _start(
     model: LlamaModel, settings: LlamaSettings, arithmetic: Arithmetic, identity: tuple[object, ...], cache: ResultCache
 ) -> LlamaEngine:
     if not model.decoder_only:
-        raise ConfigurationError(f"The model {settings.path} ({model.description}) does not continue text.")
+        raise _no_text(model, settings)
     share = _share(model, settings, arithmetic)
     context = LlamaContext(
         model,
@@ -97,6 +113,7 @@ def _start(
         n_threads=_n_threads(settings),
     )
     try:
+        _check_logits(model, context, settings, identity, cache)
         probed = (*identity, astuple(arithmetic), min(context.n_slots, 2))
         return _engine(_Opened(model, arithmetic, share, context), settings, probed, cache)
     except BaseException:
@@ -132,6 +149,21 @@ def _engine(opened: _Opened, settings: LlamaSettings, identity: tuple[object, ..
         Loaded(Scheduler(kv, runner, LogSoftmax(model.n_vocab), opened.arithmetic), kv, free),
         max_waiting=settings.max_waiting,
     )
+
+
+def _check_logits(
+    model: LlamaModel, context: LlamaContext, settings: LlamaSettings, identity: tuple[object, ...], cache: ResultCache
+) -> None:
+    """Refuse what llama.cpp computes without giving what continues a text; found out once."""
+    found = LogitCheck(cache.get(f"logits {identity} {min(context.n_slots, 4)}", lambda: check_logits(context)))
+    if found is LogitCheck.CONSTANT:
+        raise _no_text(model, settings)
+    if found in REASONS:
+        raise ConfigurationError(f"The model {settings.path} ({model.description}) cannot be served: {REASONS[found]}.")
+
+
+def _no_text(model: LlamaModel, settings: LlamaSettings) -> ConfigurationError:
+    return ConfigurationError(f"The model {settings.path} ({model.description}) does not continue text.")
 
 
 def _is_exact(opened: _Opened, identity: tuple[object, ...], cache: ResultCache) -> bool:

@@ -1,8 +1,10 @@
-"""Whether this build of llama.cpp computes this model as its `Arithmetic` says.
+"""Whether this build of llama.cpp gives this model's logits, and computes them as its `Arithmetic` says.
 
 Computes some hundred tokens in several ways and compares the logits' bits. A model that fails still answers; its card
 says that seeded requests are not reproducible to the bit.
 """
+
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,55 @@ N = 80
 
 N_LONE = 16
 """Single rows that are compared: one alone may be equal by luck where the next matrix is quantised."""
+
+
+class LogitCheck(StrEnum):
+    """What is found of a model's logits."""
+
+    GOOD = "good"
+    CONSTANT = "constant"
+    """The same for every token: encoders and models of embeddings have no output layer."""
+    NAN = "nan"
+    OF_OTHER_ROWS = "of other rows"
+    """Those of other rows than were asked for: some of llama.cpp's graphs put out every row."""
+    MIXED = "mixed"
+    """Sequences that run together disturb each other: some graphs put a state back into another slot."""
+
+
+def check_logits(context: LlamaContext) -> LogitCheck:
+    """Computes a few tokens in several ways, of which the numbers need only be near. Clears the slots that it uses."""
+    text, other = np.arange(3, dtype=np.int32), np.arange(3, 6, dtype=np.int32)
+    _clear(context)
+    rows = _run(context, [(0, 0, text)], n_outputs=3).copy()
+    _clear(context)
+    last = _run(context, [(0, 0, text)], n_outputs=1)[0].copy()
+    _clear(context)
+    if np.isnan(rows).any():
+        return LogitCheck.NAN
+    if np.ptp(rows[2]) == 0:
+        return LogitCheck.CONSTANT
+    away = np.abs(rows - last).max(axis=1)
+    if away[2] > away[:2].min():
+        return LogitCheck.OF_OTHER_ROWS
+    if context.n_slots > 1 and not _is_near(_beside(context, text, other)[0], rows[2]):
+        return LogitCheck.MIXED
+    return LogitCheck.GOOD
+
+
+def _beside(context: LlamaContext, text: NDArray[np.int32], other: NDArray[np.int32]) -> NDArray[np.float32]:
+    """Logits of the last token of each: the first is computed beside up to three others, the rest beside the other."""
+    n_slots: int = min(4, context.n_slots)
+    texts = {slot: text if slot == n_slots - 2 else other for slot in range(n_slots)}
+    _run(context, [(slot, 0, tokens[:1]) for slot, tokens in texts.items()], n_outputs=1)
+    found = _run(context, [(slot, 1, texts[slot][1:]) for slot in (n_slots - 2, n_slots - 1)], n_outputs=1).copy()
+    for slot in texts:
+        context.truncate(slot, 0)
+    return found
+
+
+def _is_near(found: NDArray[np.float32], expected: NDArray[np.float32]) -> bool:
+    """Whether numbers differ by their rounding at most, that of products of 2-bit numbers too."""
+    return bool(np.abs(found - expected).max() < 0.25 * np.ptp(expected))
 
 
 def keeps_its_numbers(context: LlamaContext, n_vocab: int, arithmetic: Arithmetic) -> bool:
