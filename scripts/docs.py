@@ -3,8 +3,9 @@
     docs.py write | check
 
 docs/configuration.md comes from the tables of `config/`, docs/fields.md from the table of fields, docs/cli.md from the
-commands' help, docs/code.md from the first sentence of each file's docstring, or of the comment at the head of a
-script, and the table of faults in docs/compatibility.md from the names of tests.
+commands' help, docs/models.md from the table of architectures that the tests try, docs/code.md from the first sentence
+of each file's docstring, or of the comment at the head of a script, and the table of faults in docs/compatibility.md
+from the names of tests.
 """
 
 import ast
@@ -97,6 +98,25 @@ Made from the first sentence of each file by `make docs`. [ARCHITECTURE.md](../A
 3. `api/completions.py`: the routes, which are three calls (parse, resolve, run) and an answer;
 4. `engine/llama/arithmetic.py` and `engine/llama/policy.py`: how running sequences share the model, and why their
    numbers stay the same; `engine/llama/scheduler.py`, which carries it out.
+"""
+
+MODELS = """# Models that the embedded engine runs
+
+Made from the table in `tests/models/architectures.py` by `make docs`.
+
+A model is a GGUF file, whose entry `general.architecture` says what kind of model it is. Each row of the first table is
+tested with a tiny model of random weights (`tests/engine/llama/architectures`):
+
+- it computes what llama-cpp-python's own class computes on the same file: with weights of 32-bit floats up to rounding,
+  quantised (`Q4_K_M`) much nearer than the quantised file is to the file of floats;
+- it samples, greedily and from a seed, and scores prompts: what was sampled has the same log-probability as a prompt;
+- a request with a seed has the same bytes alone and beside others, unless the table says why not;
+- a prompt that begins like an earlier one reuses what was computed: from any token on, or, where a state is kept, from
+  where the earlier one ended.
+
+What a model keeps of a text is in the third column: **attention** keeps keys and values of every token, a **window** in
+some layers those of the latest ones only (here all are kept, so that any beginning can be reused), a **state** does not
+grow with the text, and **both** has layers of either kind. Architectures that are in no table may run; nobody tried.
 """
 
 EXAMPLE = f"""## Example
@@ -202,6 +222,31 @@ def command_line() -> str:
     return "\n".join(pages)
 
 
+def models() -> str:
+    """docs/models.md."""
+    # Not at the head: only this script's own folder is on the path.
+    sys.path.insert(0, str(REPOSITORY))
+    from tests.models.architectures import ARCHITECTURES, REFUSED
+
+    served = [
+        f"| `{a.name}` | {a.known_as} | {a.memory} | {f'no: {a.why_not_exact}' if a.why_not_exact else 'yes'} |"
+        for a in ARCHITECTURES
+    ]
+    refused = [f"| `{a.name}` | {a.known_as} | {a.reason} |" for a in REFUSED]
+    return "\n".join(
+        [
+            MODELS,
+            f"## Served: {len(served)} architectures\n",
+            "| architecture | models, for example | keeps | same bytes for the same seed |\n|---|---|---|---|",
+            *served,
+            "\n## Refused\n\nIn one sentence, when the model is loaded; the server does not start.\n",
+            "| architecture | models, for example | the sentence has |\n|---|---|---|",
+            *refused,
+            "",
+        ]
+    )
+
+
 def code() -> str:
     """docs/code.md: a line for each file of the package, the first sentence of its docstring."""
     files = [path for path in (*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.js")) if _is_described(path)]
@@ -279,6 +324,7 @@ def documents() -> dict[Path, str]:
         ROOT / "docs" / "configuration.md": configuration(),
         ROOT / "docs" / "fields.md": request(),
         ROOT / "docs" / "cli.md": command_line(),
+        ROOT / "docs" / "models.md": models(),
         ROOT / "docs" / "code.md": code(),
         ROOT / "docs" / "compatibility.md": compatibility(),
     }

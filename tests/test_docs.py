@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from scripts import docs
+from tests.models.architectures import ARCHITECTURES
 
 from afterword.config.tree import SETTINGS
 from afterword.fields.table import FIELDS
@@ -20,6 +21,7 @@ def test_a_document_that_differs_is_stale(tmp_path: Path, monkeypatch: pytest.Mo
         "docs/configuration.md",
         "docs/fields.md",
         "docs/cli.md",
+        "docs/models.md",
         "docs/code.md",
         "docs/compatibility.md",
     ]
@@ -32,6 +34,10 @@ def test_the_tree_has_a_described_line_for_every_file() -> None:
     expected = [path for path in sources if path.name != "__init__.py"]
     assert len(files) == len(expected) + 1
     assert [line for line in files if len(line) < 2] == []
+
+
+def test_the_readme_counts_the_architectures() -> None:
+    assert f"of any of {len(ARCHITECTURES)} architectures" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_setting_is_documented_with_flag_and_variable() -> None:

@@ -1,0 +1,27 @@
+"""A model's file with other types of numbers, made by llama.cpp."""
+
+import ctypes
+from pathlib import Path
+
+import llama_cpp.llama_cpp as c
+
+from afterword.engine.llama.binding import start_backend
+
+FILE_TYPES = {
+    "F16": c.LLAMA_FTYPE_MOSTLY_F16,
+    "BF16": c.LLAMA_FTYPE_MOSTLY_BF16,
+    "Q8_0": c.LLAMA_FTYPE_MOSTLY_Q8_0,
+    "Q4_K_M": c.LLAMA_FTYPE_MOSTLY_Q4_K_M,
+}
+
+
+def requantise(source: Path, target: Path, file_type: str) -> Path:
+    """Write `target` with the mixture of types that is called `file_type`. Returns its path."""
+    start_backend()
+    params = c.llama_model_quantize_default_params()
+    params.ftype = FILE_TYPES[file_type]
+    params.nthread = 1
+    params.allow_requantize = True
+    code = c.llama_model_quantize(str(source).encode(), str(target).encode(), ctypes.byref(params))
+    assert code == 0, f"llama.cpp does not make {file_type} of {source}"
+    return target
