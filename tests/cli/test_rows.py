@@ -88,7 +88,7 @@ def test_what_clients_wrote_neither_colours_a_table_nor_moves_the_cursor(capsys:
     assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == [
         "User",
         "[red]a[/red]",
-        "b\ufffd[2J\ufffd\ufffdc",
+        r"b\x1b[2J\r\nc",
     ]
 
 

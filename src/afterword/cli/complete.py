@@ -9,9 +9,11 @@ import orjson
 import typer
 
 from afterword.cli.backend import Backend
+from afterword.cli.json_output import write_json
 from afterword.cli.open_backend import BACKEND_OPTIONS, open_backend
 from afterword.cli.options import Option, argument, with_options
 from afterword.cli.parameters import parameter_options, request_fields
+from afterword.cli.reading import STDIN, read_text
 from afterword.fields.shown import BESIDE_THE_TEXT
 
 JSON_OPTION = Option(
@@ -32,7 +34,7 @@ def complete(values: Mapping[str, Any]) -> None:
       git diff | afterword complete - --max-tokens 30
       afterword complete "The sky is" --logprobs 3 --json
     """
-    prompt = sys.stdin.read() if values["prompt"] == "-" else values["prompt"]
+    prompt = read_text(STDIN) if values["prompt"] == STDIN else values["prompt"]
     request = {"prompt": prompt, **request_fields(values)}
     asyncio.run(_complete(open_backend(values), request, values))
 
@@ -40,7 +42,7 @@ def complete(values: Mapping[str, Any]) -> None:
 async def _complete(backend: Backend, request: dict[str, Any], values: Mapping[str, Any]) -> None:
     try:
         if values["json"] or any(field.asks(request.get(field.name, field.default)) for field in BESIDE_THE_TEXT):
-            _write(orjson.dumps(await backend.answer(request), option=orjson.OPT_INDENT_2).decode() + "\n")
+            write_json(orjson.dumps(await backend.answer(request), option=orjson.OPT_INDENT_2))
         elif request.get("n", 1) == 1 and request.get("best_of", 1) == 1:
             await _stream(backend, request)
         else:

@@ -28,8 +28,19 @@ def reporting(command: Callable[..., None]) -> Callable[..., None]:
         except AfterwordError as error:
             typer.echo(f"Error: {error}", err=True)
             raise typer.Exit(MISCONFIGURED if isinstance(error, ConfigurationError) else FAILED) from None
+        except UnicodeEncodeError as error:
+            if error.encoding == "utf-8":
+                raise
+            typer.echo(f"Error: {_unwritable(error)}", err=True)
+            raise typer.Exit(FAILED) from None
 
     return run
+
+
+def _unwritable(error: UnicodeEncodeError) -> str:
+    """The sentence about a character that stdout's encoding lacks; stderr escapes what it lacks."""
+    lacking = error.object[error.start]
+    return f"The output has {lacking!a}, which {error.encoding} cannot write: set PYTHONIOENCODING=utf-8."
 
 
 def _alone(command: Callable[..., None]) -> typer.Typer:

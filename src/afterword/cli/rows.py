@@ -12,8 +12,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from afterword.cli.json_output import write_json
 from afterword.cli.options import Option
 from afterword.config.refusal import read_option
+from afterword.text.brief import plain
 
 Format = Literal["table", "csv", "json"]
 
@@ -41,7 +43,7 @@ def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], form: Form
             writer.writerows([_plain(value) for value in row] for row in rows)
         case "json":
             objects = [dict(zip(columns, row, strict=True)) for row in rows]
-            sys.stdout.write(orjson.dumps(objects, option=orjson.OPT_INDENT_2).decode() + "\n")
+            write_json(orjson.dumps(objects, option=orjson.OPT_INDENT_2))
         case _:
             print_table(columns, rows, last)
 
@@ -97,9 +99,8 @@ def _print_blocks(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def _shown(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
-    text = NONE if value is None else _plain(value)
     # What clients have written must neither colour the table nor move the cursor.
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+    return NONE if value is None else plain(_plain(value))
 
 
 def _plain(value: Any) -> Any:

@@ -6,16 +6,17 @@ import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress
 
 from afterword.cli.backend import Backend
+from afterword.cli.json_output import write_json
 from afterword.cli.open_backend import BACKEND_OPTIONS, open_backend
 from afterword.cli.options import argument, with_options
-from afterword.errors import AfterwordError, ConfigurationError
+from afterword.cli.reading import read_text
+from afterword.errors import AfterwordError
 
 IN_FLIGHT = 16
 """Lines being scored at once, so that the engine can batch them and share what they have in common."""
@@ -58,7 +59,7 @@ async def _score(backend: Backend, lines: Sequence[str]) -> None:
                     window.append(asyncio.create_task(_score_line(backend, number, line)))
                 row = await window[0]
                 window.popleft()
-                sys.stdout.write(dumps(row).decode() + "\n")
+                write_json(dumps(row))
     finally:
         for task in window:
             task.cancel()
@@ -101,12 +102,7 @@ def summary(text: str, logprobs: Sequence[float | None]) -> dict[str, Any]:
 
 def _lines(name: str) -> list[str]:
     """The lines without their ends; only a line feed ends one."""
-    try:
-        content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        text = content.decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{name} cannot be read: {error}.") from error
-    lines = text.split("\n")
+    lines = read_text(name).split("\n")
     if lines[-1] == "":
         lines.pop()
     return [line.removesuffix("\r") for line in lines]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from afterword.config.model import DEFAULT_MODEL, DEFAULT_NAME, ECHO, RETIRED_NAMES, ModelConfig
 from afterword.config.tree import Config, EngineConfig
+from afterword.config.values import is_unicode
 from afterword.config.vendor import LOCAL, VendorConfig
 from afterword.errors import ConfigurationError
 
@@ -42,6 +43,8 @@ def _whole(model: ModelConfig, place: str, engine: EngineConfig, base: Path) -> 
     if model.tokenizer is not None:
         given["tokenizer"] = _located(model.tokenizer, base)
     whole = model.model_copy(update={"context": engine.context, "parallel": engine.parallel, **follows, **given})
+    if whole.path is not None and not is_unicode(whole.path):
+        raise ConfigurationError(f"The model's path is {whole.path!r}: it must be in UTF-8, with all its folders.")
     if whole.options and whole.engine != "vllm":
         raise ConfigurationError(f"options in {place} is set, but the engine {whole.engine!r} takes none.")
     return whole

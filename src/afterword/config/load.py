@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from afterword.config.decide import decide
 from afterword.config.refusal import Elsewhere, refusal
 from afterword.config.tree import SECTIONS, Config
-from afterword.config.values import from_text
+from afterword.config.values import from_text, is_unicode
 from afterword.errors import ConfigurationError
 
 CONFIG_FLAG = "config"
@@ -56,6 +56,9 @@ def _elsewhere(flags: Mapping[str, object], environment: Mapping[str, str]) -> E
                 found[section, name] = (key.flag, flag)
             elif text != "":
                 found[section, name] = (key.variable, text)
+    for place, given in found.values():
+        if isinstance(given, str) and not is_unicode(given):
+            raise ConfigurationError(f"{place} is {given!r}: it must be in UTF-8.")
     return found
 
 

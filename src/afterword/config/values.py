@@ -46,6 +46,15 @@ class FunctionName:
     name: str
 
 
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 and JSON can hold the text: Python also reads arguments, variables and paths that they cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError
