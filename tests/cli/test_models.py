@@ -34,3 +34,15 @@ def test_a_file_that_is_no_model_is_named(afterword: Afterword, tmp_path: Path) 
     result = afterword("models", "--model", "x.gguf")
     assert "x.gguf is not a GGUF file" in result.stderr
     assert result.exit_code == 2
+
+
+def test_cli_08_in_kubernetes_beside_a_service_of_that_name(
+    afterword: Afterword, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AFTERWORD_PORT", "tcp://10.96.12.7:8000")
+    monkeypatch.setenv("AFTERWORD_SERVICE_HOST", "10.96.12.7")
+    result = afterword("models")
+    assert result.exit_code == 0
+    assert "echo" in result.stdout
+    assert result.stderr.startswith("Warning: AFTERWORD_PORT is 'tcp://10.96.12.7:8000', the address of")
+    assert result.stderr.count("\n") == 1

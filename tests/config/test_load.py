@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from afterword.config import service_links
 from afterword.config.load import load_config
 from afterword.config.model import RETIRED_NAMES, ModelConfig
 from afterword.config.tree import SETTINGS, Config
@@ -387,6 +388,23 @@ def test_cli_03_default_is_the_default_model(
 ) -> None:
     models = load(tmp_path, toml, {}, **flags).models
     assert [model.name for model in models if "default" in (model.name, *model.aliases)] == called
+
+
+@pytest.mark.parametrize("value", ["tcp://10.96.12.7:8000", "udp://[fd00::1]:53", "sctp://service:1"])
+def test_cli_08_the_address_of_a_service_is_not_taken_for_a_port(tmp_path: Path, value: str) -> None:
+    environment = {"AFTERWORD_PORT": value}
+    assert load(tmp_path, FILE, environment).server.port == 3
+    assert load(tmp_path, FILE, environment, port="1").server.port == 1
+    said = service_links.warning(environment)
+    assert said is not None
+    assert said.startswith(f"AFTERWORD_PORT is {value!r}, the address of a service called afterword")
+    assert service_links.warning({"AFTERWORD_PORT": "8000"}) is None
+
+
+@pytest.mark.parametrize("variable", ["AFTERWORD_PORT", "AFTERWORD_HOST", "AFTERWORD_PARALLEL"])
+def test_cli_08_other_mistakes_are_still_refused(tmp_path: Path, variable: str) -> None:
+    value = "http://a" if variable == "AFTERWORD_PORT" else " "
+    assert refusal(tmp_path, "", {variable: value}).startswith(f"{variable} is {value!r}: it must be ")
 
 
 def test_the_name_of_a_setting_is_its_option_and_its_variable_so_it_stands_in_one_table() -> None:

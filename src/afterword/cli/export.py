@@ -1,12 +1,11 @@
 """`afterword models export`: a GGUF model as a directory that vLLM and the Hugging Face libraries read."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from afterword.cli.configuration import configuration
 from afterword.cli.options import CONFIG_OPTION, Option, argument, with_options
-from afterword.config.load import load_config
 from afterword.config.refusal import read_option
 from afterword.errors import ConfigurationError
 from afterword.loading.embedded import model_file
@@ -33,7 +32,7 @@ def export(values: Mapping[str, Any]) -> None:
       afterword models export smollm2-135m-instruct smollm2
     """
     dtype = read_option(Dtype, DTYPES[0] if values["dtype"] is None else values["dtype"], "--dtype")
-    config = load_config({"config": values["config"], "model": values["name"]}, os.environ, Path.cwd())
+    config = configuration({"config": values["config"], "model": values["name"]})
     file = model_file(config.models[0].path)
     try:
         from afterword.export.export import export_model

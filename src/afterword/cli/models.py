@@ -1,13 +1,11 @@
 """`afterword models`: what the configuration would serve, read from the files' headers without loading a model."""
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from afterword.cli.configuration import configuration
 from afterword.cli.options import invocation, setting_options, with_options
 from afterword.cli.rows import print_table
-from afterword.config.load import load_config
 from afterword.config.model import ECHO, ModelConfig
 from afterword.gguf_header import read_header
 from afterword.loading.embedded import model_file
@@ -26,7 +24,7 @@ def models(values: Mapping[str, Any]) -> None:
     """
     if values["invocation"].invoked_subcommand is not None:
         return
-    config = load_config(values, os.environ, Path.cwd())
+    config = configuration(values)
     print_table(
         ("name", "aliases", "file", "size", "trained_context", "infill"), [_row(model) for model in config.models]
     )

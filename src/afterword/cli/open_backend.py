@@ -3,14 +3,13 @@
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import typer
 
 from afterword.cli.backend import Backend
+from afterword.cli.configuration import configuration
 from afterword.cli.options import Option, setting_options
-from afterword.config.load import load_config
 
 BACKEND_OPTIONS = [
     Option("url", ("--url",), str, "Ask the server at this address instead of loading a model.", "BASE"),
@@ -33,7 +32,7 @@ def _remote(values: Mapping[str, Any]) -> Backend:
 
 
 def _local(values: Mapping[str, Any]) -> Backend:
-    config = load_config(values, os.environ, Path.cwd())
+    config = configuration(values)
     config = config.model_copy(update={"models": config.models[:1]})
     if sys.stderr.isatty():
         typer.echo(f"Loading {config.models[0].name} (longer when it is the first time) ...", err=True)

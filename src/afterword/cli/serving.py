@@ -1,13 +1,11 @@
 """`afterword serve`, the command: its options and its help. What it does is in `serve.py`."""
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from afterword.cli.cluster import CLUSTER_OPTION
+from afterword.cli.configuration import configuration
 from afterword.cli.options import setting_options, with_options
-from afterword.config.load import load_config
 from afterword.config.tree import SETTINGS
 
 
@@ -25,7 +23,7 @@ def serve(values: Mapping[str, Any]) -> None:
       afterword serve --model echo --port 0
       afterword serve --cluster auto --min-replicas 2 --max-replicas 8
     """
-    config = load_config(values, os.environ, Path.cwd())
+    config = configuration(values)
     # Below the help, which needs no server.
     from afterword.cli.serve import serve as run
 

@@ -6,11 +6,13 @@ The configuration is the one that `afterword serve` would read on the node: vari
 import os
 from pathlib import Path
 
+import structlog
 from ray.serve.deployment import Application
 
 from afterword.cluster.applications import engine_application, http_application
 from afterword.cluster.sharing import check_shared
 from afterword.config.load import load_config
+from afterword.config.service_links import warning
 from afterword.config.tree import Config
 from afterword.errors import ConfigurationError
 from afterword.gateway.opening import check_gateway
@@ -43,4 +45,7 @@ def http(args: dict[str, dict[str, str]]) -> Application:
 
 
 def _configured() -> Config:
+    said = warning(os.environ)
+    if said is not None:
+        structlog.get_logger("afterword.cluster").warning("a variable is ignored", why=said)
     return load_config({}, os.environ, Path.cwd())

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from afterword.config.decide import decide
 from afterword.config.refusal import Elsewhere, refusal
+from afterword.config.service_links import is_link
 from afterword.config.tree import SECTIONS, Config
 from afterword.config.values import from_text, is_unicode
 from afterword.errors import ConfigurationError
@@ -54,7 +55,7 @@ def _elsewhere(flags: Mapping[str, object], environment: Mapping[str, str]) -> E
             flag, text = flags.get(name), environment.get(key.variable, "")
             if flag is not None:
                 found[section, name] = (key.flag, flag)
-            elif text != "":
+            elif text != "" and not is_link(key.variable, text):
                 found[section, name] = (key.variable, text)
     for place, given in found.values():
         if isinstance(given, str) and not is_unicode(given):
