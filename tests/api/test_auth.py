@@ -22,6 +22,7 @@ def basic(user_and_password: bytes) -> bytes:
         pytest.param(b"authorization", b"Digest secret", [], id="other scheme"),
         pytest.param(b"authorization", basic(b":secret"), [b"secret"], id="basic without user"),
         pytest.param(b"authorization", basic(b"me:se:cret"), [b"se:cret"], id="basic, colon in the password"),
+        pytest.param(b"authorization", basic(b"me:secret\n"), [b"secret"], id="cli-10 basic, read from a file"),
         pytest.param(b"authorization", basic(b"secret"), [], id="basic without password"),
         pytest.param(b"authorization", b"Basic %%%", [], id="basic, not base64"),
         pytest.param(b"authorization", b"Basic \xff\xfe", [], id="basic, not ASCII"),

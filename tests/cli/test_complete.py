@@ -21,6 +21,18 @@ def test_a_dash_reads_the_prompt_from_stdin_as_it_is(afterword: Afterword) -> No
 
 
 @pytest.mark.parametrize(
+    ("stdin", "text"),
+    [
+        pytest.param("ab\n", "ab\n", id="a line"),
+        pytest.param("ab\r\n", "ab\r\n", id="line ends of other systems"),
+        pytest.param("\ufeffab", "ab", id="a byte order mark"),
+    ],
+)
+def test_cli_09_stdin_is_the_prompt_to_the_byte(afterword: Afterword, stdin: str, text: str) -> None:
+    assert afterword("complete", "-", "--echo", "--max-tokens", "0", stdin=stdin).stdout_bytes.decode() == text
+
+
+@pytest.mark.parametrize(
     ("options", "text"),
     [
         pytest.param(["--stop", "c", "--stop", "d"], "ab", id="stop"),
@@ -88,6 +100,19 @@ def test_the_key_may_come_from_the_environment(
 ) -> None:
     monkeypatch.setenv("AFTERWORD_API_KEY", KEY)
     assert afterword("complete", "ab", *GREEDY, "--url", server, "--model", "first").stdout == "abababab"
+
+
+def test_cli_10_a_key_from_a_file_may_end_in_a_line_s_end(
+    afterword: Afterword, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AFTERWORD_API_KEY", f"{KEY}\n")
+    asked = ("complete", "ab", *GREEDY, "--url", server, "--model", "first")
+    assert afterword(*asked).stdout == "abababab"
+    assert afterword(*asked, "--api-key", f" {KEY}\r\n").stdout == "abababab"
+    refused = afterword(*asked, "--api-key", f"{KEY}\nx")
+    assert refused.stderr.startswith("Error: --api-key is not usable: it must be a text without control characters")
+    wrong = afterword(*asked, "--api-key", "k\u00e9y")
+    assert wrong.stderr.startswith("Error: The server answered 401: ")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def first_answer(folder: Path) -> dict[str, Any]:
         environment=environment,
     )
     assert ran.code == 0, ran.stderr
-    assert (folder / "cache" / "notebook.json").is_file(), "a start that remembers nothing is always the first"
+    assert list((folder / "cache").iterdir()) != [], "a start that remembers nothing is always the first"
     body: dict[str, Any] = json.loads(ran.stdout)
     return {name: body[name] for name in ("choices", "usage", "model", "system_fingerprint")}
 

@@ -32,6 +32,7 @@ def test_every_line_has_a_row_in_order(afterword: Afterword, tmp_path: Path) -> 
         pytest.param("", [], id="no line"),
         pytest.param("a\n\nb\n", ["a", "", "b"], id="an empty line is a text"),
         pytest.param("a\r\nb", ["a", "b"], id="line ends"),
+        pytest.param("\ufeffa\n\ufeffb\n", ["a", "\ufeffb"], id="cli-09 a byte order mark"),
         pytest.param("a\u2028b\x0bc\n", ["a\u2028b\x0bc"], id="only a line feed ends a line"),
     ],
 )

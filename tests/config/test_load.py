@@ -407,6 +407,42 @@ def test_cli_08_other_mistakes_are_still_refused(tmp_path: Path, variable: str) 
     assert refusal(tmp_path, "", {variable: value}).startswith(f"{variable} is {value!r}: it must be ")
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n"])
+def test_cli_10_a_variable_that_was_filled_from_a_file_may_end_in_a_line_s_end(tmp_path: Path, end: str) -> None:
+    environment = {"AFTERWORD_API_KEY": f" key {end}", "AFTERWORD_PORT": f"2{end}", "AFTERWORD_DATABASE": f"/a.db{end}"}
+    config = load(tmp_path, "", {**environment, "AFTERWORD_HOST": end})
+    assert (config.server.api_key, config.server.port, config.server.host) == ("key", 2, "127.0.0.1")
+    assert config.gateway.database == Path("/a.db")
+
+
+def test_cli_10_a_key_in_the_file_may_end_in_a_line_s_end(tmp_path: Path) -> None:
+    vendor = "[[vendors]]\nname = 'v'\nurl = 'http://v'\napi_key = 'k\\n'\nheaders = {x-a = 'b\\n'}\n".replace("'", '"')
+    config = load(tmp_path, '[server]\napi_key = """\nkey\n"""\n' + vendor)
+    assert config.server.api_key == "key"
+    assert (config.vendors[0].api_key, config.vendors[0].headers) == ("k", {"x-a": "b"})
+
+
+@pytest.mark.parametrize("key", ["a\nb", "a\x00b", "a\x7f"])
+def test_cli_10_a_key_that_no_header_can_hold_is_refused_without_being_shown(tmp_path: Path, key: str) -> None:
+    said = refusal(tmp_path, "", {"AFTERWORD_API_KEY": key})
+    assert said.startswith("AFTERWORD_API_KEY is not usable: it must be a text without control characters")
+    vendor = "[[vendors]]\nname = 'v'\nurl = 'http://v'\napi_key_env = 'KEY'"
+    said = refusal(tmp_path, vendor, {"KEY": key})
+    assert said.startswith("KEY, which api_key_env in [[vendors]] number 1 of ")
+    assert said.endswith("names, is not usable: it must be a text of printable ASCII characters that is not blank.")
+
+
+@pytest.mark.parametrize("name", ["afterword.toml", "other.toml"])
+def test_cli_09_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(FILE, encoding="utf-8-sig")
+    assert load(tmp_path, config=None if name == "afterword.toml" else name).server.port == 3
+
+
+def test_cli_09_a_file_in_another_encoding_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "afterword.toml").write_text(FILE, encoding="utf-16")
+    assert "cannot be read: 'utf-8' codec can't decode byte 0xff in position 0" in refusal(tmp_path)
+
+
 def test_the_name_of_a_setting_is_its_option_and_its_variable_so_it_stands_in_one_table() -> None:
     assert len({setting.name for setting in SETTINGS}) == len(SETTINGS)
 

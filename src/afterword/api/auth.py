@@ -108,5 +108,5 @@ def _authorization_key(value: bytes) -> bytes:
             user_and_password = base64.b64decode(rest.strip(), validate=True)
         except binascii.Error:
             return b""
-        return user_and_password.partition(b":")[2]
+        return user_and_password.partition(b":")[2].strip()
     return b""

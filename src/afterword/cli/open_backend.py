@@ -10,6 +10,8 @@ import typer
 from afterword.cli.backend import Backend
 from afterword.cli.configuration import configuration
 from afterword.cli.options import Option, setting_options
+from afterword.config.refusal import read_secret
+from afterword.config.values import ApiKey
 
 BACKEND_OPTIONS = [
     Option("url", ("--url",), str, "Ask the server at this address instead of loading a model.", "BASE"),
@@ -27,8 +29,14 @@ def open_backend(values: Mapping[str, Any]) -> Backend:
 def _remote(values: Mapping[str, Any]) -> Backend:
     from afterword.cli.remote_backend import RemoteBackend
 
-    api_key = os.environ.get(API_KEY_VARIABLE) if values["api_key"] is None else values["api_key"]
-    return RemoteBackend(values["url"], values["model"], api_key)
+    return RemoteBackend(values["url"], values["model"], _api_key(values))
+
+
+def _api_key(values: Mapping[str, Any]) -> str | None:
+    if values["api_key"] is not None:
+        return str(read_secret(ApiKey, values["api_key"], "--api-key"))
+    found = os.environ.get(API_KEY_VARIABLE, "").strip()
+    return None if found == "" else str(read_secret(ApiKey, found, API_KEY_VARIABLE))
 
 
 def _local(values: Mapping[str, Any]) -> Backend:

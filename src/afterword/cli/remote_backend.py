@@ -25,7 +25,8 @@ class RemoteBackend(Backend):
         base = url.rstrip("/")
         self._url = (base if base.endswith("/v1") else base + "/v1") + "/completions"
         self._model: dict[str, Any] = {} if model is None else {"model": model}
-        headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+        # As bytes: httpx takes text for ASCII, which a key need not be.
+        headers = {} if api_key is None else {b"Authorization": f"Bearer {api_key}".encode()}
         self._client = httpx.AsyncClient(headers=headers, timeout=httpx.Timeout(None, connect=CONNECT_SECONDS))
 
     @override

@@ -8,8 +8,9 @@ from os.path import expanduser
 from pathlib import Path
 
 from afterword.config.model import DEFAULT_MODEL, DEFAULT_NAME, ECHO, RETIRED_NAMES, ModelConfig
+from afterword.config.refusal import read_secret
 from afterword.config.tree import Config, EngineConfig
-from afterword.config.values import is_unicode
+from afterword.config.values import HeaderText, is_unicode
 from afterword.config.vendor import LOCAL, VendorConfig
 from afterword.errors import ConfigurationError
 
@@ -130,7 +131,8 @@ def _with_api_key(vendor: VendorConfig, place: str, environment: Mapping[str, st
     found = environment.get(variable, "").strip()
     if found == "":
         raise ConfigurationError(f"api_key_env in {place} is {variable!r}, but that variable is not set.")
-    return vendor.model_copy(update={"api_key": found})
+    key = read_secret(HeaderText, found, f"{variable}, which api_key_env in {place} names,")
+    return vendor.model_copy(update={"api_key": key})
 
 
 def _check_vendors(vendors: tuple[VendorConfig, ...], path: Path) -> None:

@@ -52,7 +52,8 @@ def _elsewhere(flags: Mapping[str, object], environment: Mapping[str, str]) -> E
     found: Elsewhere = {}
     for section, keys in SECTIONS.items():
         for name, key in keys.items():
-            flag, text = flags.get(name), environment.get(key.variable, "")
+            # Files and secrets that variables are filled from often end in a line's end.
+            flag, text = flags.get(name), environment.get(key.variable, "").rstrip("\r\n")
             if flag is not None:
                 found[section, name] = (key.flag, flag)
             elif text != "" and not is_link(key.variable, text):
@@ -118,7 +119,7 @@ def _find_file(flags: Mapping[str, object], environment: Mapping[str, str], dire
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
     # Besides what is no TOML: numbers and nesting beyond what Python reads.
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"The configuration file {file} cannot be read: {error}.") from error

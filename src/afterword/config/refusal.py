@@ -31,6 +31,14 @@ def read_option(kind: Any, text: str, flag: str) -> Any:
         raise _refused(flag, text, allowed(kind)) from None
 
 
+def read_secret(kind: Any, text: str, place: str) -> Any:
+    """The same for a value that no message may repeat."""
+    try:
+        return read_value(kind, text)
+    except ValidationError:
+        raise _refused(place, text, allowed(kind), secret=True) from None
+
+
 def refusal(
     error: ValidationError, document: Mapping[str, Any], elsewhere: Elsewhere, path: Path
 ) -> ConfigurationError:

@@ -7,6 +7,7 @@ from pydantic import Strict, model_validator
 from afterword.config.model import PARALLEL, Context, ModelConfig, Parallel
 from afterword.config.table import Key, Table, key, keys_of
 from afterword.config.values import (
+    ApiKey,
     Bytes,
     Database,
     Directory,
@@ -33,7 +34,7 @@ class ServerConfig(Table):
 
     host: Text = key("127.0.0.1", "Address to listen on; any but a loopback one needs a key.")
     port: int = key(8000, "TCP port to listen on; 0 takes a free one.", ge=0, le=65535)
-    api_key: Text | None = key(
+    api_key: ApiKey | None = key(
         None,
         "Key that requests must carry, unless they carry one made by `afterword keys`.",
         shown="none: without any key the server is open, which only a loopback address allows",

@@ -61,6 +61,28 @@ def _text(value: object) -> str:
     return value
 
 
+def _key(value: object) -> str:
+    # Copied with blanks around it or read from a file with its line's end; no client could ever send those.
+    key = _text(value).strip()
+    if not key.isprintable():
+        raise ValueError
+    return key
+
+
+def _header(value: object) -> str:
+    text = _key(value)
+    if not text.isascii():
+        raise ValueError
+    return text
+
+
+def _header_name(value: object) -> str:
+    name = _text(value)
+    if re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name) is None:
+        raise ValueError
+    return name
+
+
 def _path(value: object) -> Path:
     # The function, not the method: that one raises if there is no such user.
     return value if isinstance(value, Path) else Path(expanduser(_text(value)))
@@ -142,7 +164,23 @@ OneOrMore = Annotated[
     Allowed("a text, or a list of texts that is not empty"),
 ]
 
-TextTable = Annotated[dict[str, Text], Allowed("a table of texts")]
+ApiKey = Annotated[
+    str,
+    PlainValidator(_key),
+    Allowed("a text without control characters that is not blank"),
+]
+
+HeaderText = Annotated[
+    str,
+    PlainValidator(_header),
+    Allowed("a text of printable ASCII characters that is not blank"),
+]
+"""What goes into a header of a request."""
+
+HeaderTable = Annotated[
+    dict[Annotated[str, PlainValidator(_header_name)], HeaderText],
+    Allowed("a table of names of HTTP headers and texts of printable ASCII characters"),
+]
 
 Bytes = Annotated[
     int, Field(ge=1), BeforeValidator(_amount), Allowed('an amount of bytes such as 1048576, "32MiB" or "4GB"')

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, Strict, ValidationInfo, field_validator
 
 from afterword.config.table import Table, key
-from afterword.config.values import Allowed, HttpUrl, Seconds, Text, TextTable
+from afterword.config.values import Allowed, HeaderTable, HeaderText, HttpUrl, Seconds, Text
 from afterword.fields.field import RequestField
 from afterword.fields.table import EXTENSIONS, FIELDS
 
@@ -88,9 +88,9 @@ class VendorConfig(Table):
     )
     url: HttpUrl = key(..., "Base of its API; usually ends in `/v1`.")
     kind: UpstreamKind = key("openai", "What it is known to support.")
-    api_key: Text | None = key(None, "Its key, sent as a bearer token.", shown="none", secret=True)
+    api_key: HeaderText | None = key(None, "Its key, sent as a bearer token.", shown="none", secret=True)
     api_key_env: Text | None = key(None, "The environment variable that holds the key instead.", shown="none")
-    headers: TextTable = key({}, "Further headers of every request.", shown="none", secret=True)
+    headers: HeaderTable = key({}, "Further headers of every request.", shown="none", secret=True)
     max_concurrent: int = key(64, "Sequences it is sent at once; more wait here.", ge=1)
     connect_timeout: Seconds = key(5, "Time to connect, in seconds.")
     first_event_timeout: Seconds = key(300, "Time until an answer begins, in seconds.")
