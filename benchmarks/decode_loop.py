@@ -50,7 +50,9 @@ def main(prompt: int, out: int, counts: list[int], file: Path) -> None:
     model = LlamaModel(file)
     n_threads = len(os.sched_getaffinity(0))
     room = cells(prompt + out)
-    context = LlamaContext(model, n_slots=max(counts), n_ctx_slot=room, n_batch=MICRO_BATCH, n_threads=n_threads)
+    context = LlamaContext(
+        model, n_slots=max(counts), n_ctx_slot=room, n_batch=MICRO_BATCH, n_threads=n_threads, fused_attention=True
+    )
     measure(context, 1, prompt, 8)
     for n in counts:
         print(json.dumps(measure(context, n, prompt, out)), flush=True)

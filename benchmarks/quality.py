@@ -35,10 +35,12 @@ class Distance:
     same_top: float
 
 
-def log_probabilities(model: LlamaModel, tokens: NDArray[np.int32]) -> NDArray[np.float64]:
-    """(n, n_vocab) log-softmax after each of the tokens."""
+def log_probabilities(model: LlamaModel, tokens: NDArray[np.int32], kernels: str) -> NDArray[np.float64]:
+    """(n, n_vocab) log-softmax after each of the tokens, with the attention that goes with the kernels."""
     n_cells = -(-len(tokens) // 256) * 256
-    context = LlamaContext(model, n_slots=1, n_ctx_slot=n_cells, n_batch=PIECE, n_threads=2)
+    context = LlamaContext(
+        model, n_slots=1, n_ctx_slot=n_cells, n_batch=PIECE, n_threads=2, fused_attention=kernels != LLAMA_CPP
+    )
     rows = []
     for start in range(0, len(tokens), PIECE):
         piece = tokens[start : start + PIECE]
@@ -73,21 +75,22 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("texts", type=Path, nargs="+")
     options = parser.parse_args()
-    texts, p = _read(options.model, options.texts)
+    texts, p = _read(options.model, options.texts, LLAMA_CPP)
     # From here on the process computes with the other kernels.
-    assert use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER) != LLAMA_CPP
-    _, q = _read(options.model, options.texts)
+    kernels = use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER)
+    assert kernels != LLAMA_CPP
+    _, q = _read(options.model, options.texts, kernels)
     for text, tokens, theirs, ours in zip(options.texts, texts, p, q, strict=True):
         found = distance(tokens, theirs, ours)
         line = {name: round(getattr(found, name), 5) for name in Distance.__dataclass_fields__}
         print(json.dumps({"text": text.name, **line}), flush=True)
 
 
-def _read(file: Path, texts: list[Path]) -> tuple[list[NDArray[np.int32]], list[NDArray[np.float64]]]:
+def _read(file: Path, texts: list[Path], kernels: str) -> tuple[list[NDArray[np.int32]], list[NDArray[np.float64]]]:
     """(tokens, log-probabilities after each) of every text."""
     model = LlamaModel(file)
     tokens = [np.array(model.tokenize(text.read_text(), parse_special=False)[:N_TOKENS], np.int32) for text in texts]
-    found = [log_probabilities(model, ids) for ids in tokens]
+    found = [log_probabilities(model, ids, kernels) for ids in tokens]
     model.close()
     return tokens, found
 

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "attention.h"
 #include "simd.h"
 #include "weights.h"
 
@@ -50,6 +51,19 @@ std::vector<uint8_t> random_rows(const Layout & layout, int64_t n, int64_t n_row
     return rows;
 }
 
+// The operands of an attention without a model; tests/engine/llama/test_attention.py has the same fields.
+struct Task {
+    int64_t n_key, n_value, n_cells, n_queries, n_heads, n_key_heads, n_slots;
+    const float * queries;   // (n_slots, n_heads, n_queries, n_key)
+    const void * keys;       // (n_slots, n_key_heads, n_cells, n_key) of a ggml type
+    const void * values;     // (n_slots, n_key_heads, n_cells, n_value) of that type
+    const uint16_t * mask;   // (n_slots, n_queries, n_cells) halves, or null
+    const float * sinks;     // (n_heads), or null
+    float * out;             // (n_slots, n_queries, n_heads, n_value)
+    int32_t type;
+    float scale, max_bias, cap;
+};
+
 uint64_t add_to(uint64_t digest, const std::vector<float> & values) {
     for (float value : values) {
         uint32_t bits;
@@ -57,6 +71,37 @@ uint64_t add_to(uint64_t digest, const std::vector<float> & values) {
         digest = (digest ^ bits) * 0x100000001B3ull;
     }
     return digest;
+}
+
+}  // namespace
+
+extern "C" bool afterword_kernels_attend(const Task * task);
+
+namespace {
+
+// Two slots with some cells masked, heads that share keys, a cap and sinks.
+std::vector<float> attended(Bits & bits) {
+    const int64_t n_key = 80, n_value = 48, n_cells = 150, n_queries = 5, n_heads = 6, n_key_heads = 2, n_slots = 2;
+    const auto floats = [&](int64_t n) {
+        std::vector<float> values(n);
+        for (float & value : values) value = bits.value();
+        return values;
+    };
+    const auto halves = [&](int64_t n) {
+        std::vector<uint16_t> values(n);
+        for (uint16_t & value : values) value = (uint16_t)(bits.half() | 0x1800u);
+        return values;
+    };
+    const auto queries = floats(n_slots * n_heads * n_queries * n_key), sinks = floats(n_heads);
+    const auto keys = halves(n_slots * n_key_heads * n_cells * n_key), values = halves(n_slots * n_key_heads * n_cells * n_value);
+    std::vector<uint16_t> mask(n_slots * n_queries * n_cells, 0);
+    for (int64_t i = 0; i < n_slots * n_queries; i++)
+        for (int64_t c = 60 + 17 * (i % n_queries); c < n_cells; c++) mask[i * n_cells + c] = 0xFC00;
+    std::vector<float> out(n_slots * n_queries * n_heads * n_value);
+    const Task task{n_key, n_value, n_cells, n_queries, n_heads, n_key_heads, n_slots, queries.data(), keys.data(),
+                    values.data(), mask.data(), sinks.data(), out.data(), F16, 0.11f, 8.0f, 5.0f};
+    afterword_kernels_attend(&task);
+    return out;
 }
 
 }  // namespace
@@ -85,7 +130,27 @@ bool afterword_kernels_multiply(int32_t type, int64_t n, int64_t n_rows, const v
     return true;
 }
 
-// A number made of the bits of many products: the same for every build that is right, whatever its instruction set.
+// softmax(scale * K q + mask) V. Returns false if the type cannot be turned into floats.
+bool afterword_kernels_attend(const Task * task) {
+    const Task & t = *task;
+    Tensor q = tensor(F32, {t.n_key, t.n_queries, t.n_heads, t.n_slots}, const_cast<float *>(t.queries));
+    Tensor k = tensor(t.type, {t.n_key, t.n_cells, t.n_key_heads, t.n_slots}, const_cast<void *>(t.keys));
+    Tensor v = tensor(t.type, {t.n_value, t.n_cells, t.n_key_heads, t.n_slots}, const_cast<void *>(t.values));
+    Tensor mask = tensor(F16, {t.n_cells, t.n_queries, 1, t.n_slots}, const_cast<uint16_t *>(t.mask));
+    Tensor sinks = tensor(F32, {t.n_heads}, const_cast<float *>(t.sinks));
+    Tensor op = tensor(F32, {t.n_value, t.n_heads, t.n_queries, t.n_slots}, t.out);
+    op.src[0] = &q, op.src[1] = &k, op.src[2] = &v;
+    op.src[3] = t.mask ? &mask : nullptr, op.src[4] = t.sinks ? &sinks : nullptr;
+    const float numbers[] = {t.scale, t.max_bias, t.cap};
+    std::memcpy(op.op_params, numbers, sizeof numbers);
+    if (!can_attend(&op)) return false;
+    std::vector<uint8_t> work(attention_work(&op, 1) + LINE);
+    const ComputeParams params{0, 1, work.size(), (void *)lines((size_t)work.data()), nullptr, false};
+    attention(&params, &op);
+    return true;
+}
+
+// A number made of the bits of many products and of attention: the same for every build that is right, whatever its instruction set.
 uint64_t afterword_kernels_digest() {
     const std::vector<Layout> layouts = {
         {Q4_0, 18, 32, {0}}, {Q4_1, 20, 32, {0, 2}}, {Q5_0, 22, 32, {0}}, {Q5_1, 24, 32, {0, 2}}, {Q8_0, 34, 32, {0}},
@@ -106,7 +171,7 @@ uint64_t afterword_kernels_digest() {
             digest = add_to(digest, out);
         }
     }
-    return digest;
+    return add_to(digest, attended(bits));
 }
 
 }

@@ -94,6 +94,15 @@ struct ExtraBufferType {
 typedef void (*FromFloat)(const float *, void *, int64_t);
 typedef void (*VecDot)(int n, float * s, size_t bs, const void * x, size_t bx, const void * y, size_t by, int nrc);
 
+struct TypeTraits {
+    const char * type_name;
+    int64_t block_size, block_size_interleave;
+    size_t type_size;
+    bool is_quantized;
+    void (*to_float)(const void *, float *, int64_t);
+    FromFloat from_float_reference;
+};
+
 struct TypeTraitsCpu {
     FromFloat from_float;
     VecDot vec_dot;
@@ -108,6 +117,7 @@ std::vector<ggml_abi::BufferType *> & ggml_backend_cpu_get_extra_buffer_types();
 
 extern "C" {
 void ggml_barrier(void * threadpool);
+const ggml_abi::TypeTraits * ggml_get_type_traits(int32_t type);
 const ggml_abi::TypeTraitsCpu * ggml_get_type_traits_cpu(int32_t type);
 ggml_abi::Buffer * ggml_backend_buft_alloc_buffer(ggml_abi::BufferType *, size_t);
 ggml_abi::BufferType * ggml_backend_cpu_buffer_type();

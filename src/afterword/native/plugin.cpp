@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "attention.h"
 #include "simd.h"
 #include "weights.h"
 
@@ -15,7 +16,7 @@ namespace {
 
 constexpr size_t ALIGNMENT = 64;
 
-int MUL_MAT = -1, MUL_MAT_ID = -1;
+int MUL_MAT = -1, MUL_MAT_ID = -1, FLASH_ATTN_EXT = -1;
 
 BufferType * buffer_type();
 
@@ -39,8 +40,11 @@ bool reads_tiles(const Tensor * op) {
 }
 
 struct Traits final : TensorTraits {
-    bool work_size(int, const Tensor * op, size_t & size) override {
-        if (is_ours(op->src[0]))
+    bool work_size(int n_threads, const Tensor * op, size_t & size) override {
+        if (op->op == FLASH_ATTN_EXT) {
+            if (!can_attend(op)) return false;
+            size = attention_work(op, n_threads);
+        } else if (is_ours(op->src[0]))
             size = op->op == MUL_MAT ? mul_mat_work(kind_of(op->src[0]), op) : mul_mat_id_work(kind_of(op->src[0]), op);
         else if (can_multiply_rows(op))
             size = op->op == MUL_MAT ? mul_mat_rows_work(op) : mul_mat_id_rows_work(op);
@@ -51,7 +55,10 @@ struct Traits final : TensorTraits {
 
     bool compute_forward(ComputeParams * params, Tensor * op) override {
         const Tensor * a = op->src[0];
-        if (is_ours(a)) {
+        if (op->op == FLASH_ATTN_EXT) {
+            if (!can_attend(op)) return false;
+            attention(params, op);
+        } else if (is_ours(a)) {
             const Kind * kind = kind_of(a);
             op->op == MUL_MAT ? mul_mat(kind, params, op) : mul_mat_id(kind, params, op);
         } else if (can_multiply_rows(op)) {
@@ -67,6 +74,7 @@ struct Extra final : ExtraBufferType {
     Traits traits;
     bool supports_op(void *, const Tensor * op) override { return is_ours(op->src[0]) && reads_tiles(op); }
     TensorTraits * get_tensor_traits(const Tensor * op) override {
+        if (op->op == FLASH_ATTN_EXT) return &traits;
         return is_product(op) && (is_ours(op->src[0]) || is_plain(op->src[0])) ? &traits : nullptr;
     }
 };
@@ -116,13 +124,14 @@ extern "C" {
 // lists the kinds of buffers only once.
 // Returns false, and changes nothing, where ggml is not the one that this library was written for.
 bool afterword_kernels_install() {
-    for (int op = 0; op < 128 && (MUL_MAT < 0 || MUL_MAT_ID < 0); op++) {
+    for (int op = 0; op < 128 && (MUL_MAT < 0 || MUL_MAT_ID < 0 || FLASH_ATTN_EXT < 0); op++) {
         const char * name = ggml_op_name(op);
         if (std::strcmp(name, "MUL_MAT") == 0) MUL_MAT = op;
         if (std::strcmp(name, "MUL_MAT_ID") == 0) MUL_MAT_ID = op;
+        if (std::strcmp(name, "FLASH_ATTN_EXT") == 0) FLASH_ATTN_EXT = op;
         if (std::strcmp(name, "GLU") == 0) break;  // the last
     }
-    if (MUL_MAT < 0 || MUL_MAT_ID < 0) return false;
+    if (MUL_MAT < 0 || MUL_MAT_ID < 0 || FLASH_ATTN_EXT < 0) return false;
     auto & types = ggml_backend_cpu_get_extra_buffer_types();
     types.insert(types.begin(), buffer_type());
     return true;

@@ -14,7 +14,7 @@ struct Activations {
     int8_t q[BLOCK];
     float d;         // x = d * q
     float sum;       // d times the sum of q, for formats with a minimum
-    int32_t bias[2];  // the format's offset times the sum of q, for each half
+    int32_t start[2];  // what the format's offset takes off: of both halves, or of each
 };
 
 // Where column c's block b lies: `x[b * stride + (c, or index[c])]`.
@@ -25,7 +25,7 @@ struct Columns {
 };
 
 // Rounds a block. What is not finite makes the scale NaN, so that it reaches the logits and is noticed there.
-static inline void quantize_block(const float * x, int offset, Activations & a) {
+static inline void quantize_block(const float * x, int offset, bool halves, Activations & a) {
     int32_t bits[BLOCK], most_bits = 0;
     std::memcpy(bits, x, sizeof bits);
     for (int i = 0; i < BLOCK; i++) {
@@ -58,24 +58,17 @@ static inline void quantize_block(const float * x, int offset, Activations & a) 
     }
 #endif
     a.sum = a.d * (float)(sums[0] + sums[1]);
-    a.bias[0] = offset * sums[0];
-    a.bias[1] = offset * sums[1];
+    a.start[0] = -offset * (halves ? sums[0] : sums[0] + sums[1]);
+    a.start[1] = -offset * sums[1];
 }
 
 template <class F> static inline Ints products(const Block & b, const Activations & a) {
-    if constexpr (F::HALVES) {
-        const Ints low = dot<F::BITS, 4>(b.w, a.q) - a.bias[0];
-        const Ints high = dot<F::BITS, 4>(b.w + 4, a.q + 16) - a.bias[1];
-        return low * b.sc[0] + high * b.sc[1];
-    } else if constexpr (F::BITS == 8) {
-        const Ints sum = dot_signed(b.w, a.q);
-        if constexpr (F::OFFSET == 0) return sum;
-        return sum - (a.bias[0] + a.bias[1]);
-    } else {
-        const Ints sum = dot<F::BITS, 8>(b.w, a.q);
-        if constexpr (F::OFFSET == 0) return sum;
-        return sum - (a.bias[0] + a.bias[1]);
-    }
+    if constexpr (F::HALVES)
+        return dot<F::BITS, 4>(b.w, a.q, a.start[0]) * b.sc[0] + dot<F::BITS, 4>(b.w + 4, a.q + 16, a.start[1]) * b.sc[1];
+    else if constexpr (F::BITS == 8)
+        return dot_signed(b.w, a.q, F::OFFSET == 0 ? 0 : a.start[0]);
+    else
+        return dot<F::BITS, 8>(b.w, a.q, F::OFFSET == 0 ? 0 : a.start[0]);
 }
 
 template <class F> static inline Floats add_block(const Block & b, const Activations & a, Floats sum) {
@@ -84,19 +77,29 @@ template <class F> static inline Floats add_block(const Block & b, const Activat
     return sum;
 }
 
-// Up to four columns: their sums stay in registers.
-template <class F, int N>
-static void tile_few(const uint8_t * tile, int64_t n_blocks, Columns x, int64_t first, Floats * out) {
+// Columns in order, and columns by their index: where the first of some lies, and the others from there.
+struct InOrder {
+    const Activations * first;
+    InOrder(Columns x, int64_t c) : first(x.x + c) {}
+    const Activations & at(int64_t offset, int c) const { return first[offset + c]; }
+};
+template <int N> struct ByIndex {
     const Activations * column[N];
-    Floats sum[N];
-    for (int c = 0; c < N; c++) {
-        column[c] = x.x + (x.index ? x.index[first + c] : first + c);
-        sum[c] = Floats{};
+    ByIndex(Columns x, int64_t first) {
+        for (int c = 0; c < N; c++) column[c] = x.x + x.index[first + c];
     }
+    const Activations & at(int64_t offset, int c) const { return column[c][offset]; }
+};
+
+// Few columns: their sums stay in registers while the tile is read once.
+template <class F, int N, class Place>
+static void tile_few(const uint8_t * tile, int64_t n_blocks, Place place, int64_t stride, Floats * out) {
+    Floats sum[N];
+    for (int c = 0; c < N; c++) sum[c] = Floats{};
     for (int64_t i = 0; i < n_blocks; i++) {
         Block b;
         F::read(tile, i, b);
-        for (int c = 0; c < N; c++) sum[c] = add_block<F>(b, column[c][i * x.stride], sum[c]);
+        for (int c = 0; c < N; c++) sum[c] = add_block<F>(b, place.at(i * stride, c), sum[c]);
     }
     for (int c = 0; c < N; c++) out[c] = sum[c];
 }
@@ -118,13 +121,19 @@ static void tile_many(const uint8_t * tile, int64_t n_blocks, Columns x, int64_t
 
 constexpr int64_t MOST_COLUMNS = 128;  // of a call: their sums stay in the first cache
 
+template <class F, int N>
+static void tile_some(const uint8_t * tile, int64_t n_blocks, Columns x, int64_t first, Floats * out) {
+    if (x.index) tile_few<F, N>(tile, n_blocks, ByIndex<N>(x, first), x.stride, out);
+    else tile_few<F, N>(tile, n_blocks, InOrder(x, first), x.stride, out);
+}
+
 template <class F>
 static void tile_product(const uint8_t * tile, int64_t n_blocks, Columns x, int64_t first, int64_t n, Floats * out) {
     switch (n) {
-        case 1: return tile_few<F, 1>(tile, n_blocks, x, first, out);
-        case 2: return tile_few<F, 2>(tile, n_blocks, x, first, out);
-        case 3: return tile_few<F, 3>(tile, n_blocks, x, first, out);
-        case 4: return tile_few<F, 4>(tile, n_blocks, x, first, out);
+        case 1: return tile_some<F, 1>(tile, n_blocks, x, first, out);
+        case 2: return tile_some<F, 2>(tile, n_blocks, x, first, out);
+        case 3: return tile_some<F, 3>(tile, n_blocks, x, first, out);
+        case 4: return tile_some<F, 4>(tile, n_blocks, x, first, out);
         default: return tile_many<F>(tile, n_blocks, x, first, n, out);
     }
 }

@@ -16,7 +16,7 @@
 
 namespace kernels {
 
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VNNI__) && !defined(AFTERWORD_NO_AVX512)
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VNNI__) && !defined(AFTERWORD_NO_AVX512) && !defined(AFTERWORD_PLAIN)
 #define AFTERWORD_AVX512 1
 constexpr int LANES = 16;
 constexpr const char * PATH = "avx512-vnni";
@@ -93,9 +93,9 @@ static inline Bytes broadcast4(const int8_t * p) {
     return (Bytes)_mm512_set1_epi32(x);
 }
 
-// Sums of weights times activations in each lane; BITS bounds the unsigned weights. FIRST and N: groups of four.
-template <int BITS, int N> static inline Ints dot(const Bytes * w, const int8_t * x) {
-    __m512i even = _mm512_setzero_si512(), odd = _mm512_setzero_si512();
+// `start` plus the sums of weights times activations in each lane; BITS bounds the unsigned weights, N: groups of four.
+template <int BITS, int N> static inline Ints dot(const Bytes * w, const int8_t * x, int32_t start) {
+    __m512i even = _mm512_set1_epi32(start), odd = _mm512_setzero_si512();
     for (int g = 0; g < N; g += 2) {
         even = _mm512_dpbusd_epi32(even, (__m512i)w[g], (__m512i)broadcast4(x + 4 * g));
         odd = _mm512_dpbusd_epi32(odd, (__m512i)w[g + 1], (__m512i)broadcast4(x + 4 * g + 4));
@@ -117,17 +117,16 @@ static inline __m256i broadcast4(const int8_t * p) {
 
 // Products are added in 16 bits as long as they fit: 4-bit weights (15 * 127 * 2 a pair) eight times, 5-bit ones four
 // times, 6-bit ones twice.
-template <int BITS, int N> static inline Ints dot(const Bytes * w, const int8_t * x) {
+template <int BITS, int N> static inline Ints dot(const Bytes * w, const int8_t * x, int32_t start) {
     constexpr int FIT = BITS <= 4 ? 8 : BITS == 5 ? 4 : BITS == 6 ? 2 : 1;
     constexpr int RUN = FIT < N ? FIT : N;
     const __m256i ones = _mm256_set1_epi16(1);
-    __m256i sum = _mm256_setzero_si256();
+    __m256i sum = _mm256_set1_epi32(start);
     for (int g = 0; g < N; g += RUN) {
         __m256i pairs = _mm256_maddubs_epi16((__m256i)w[g], broadcast4(x + 4 * g));
         for (int i = 1; i < RUN; i++)
             pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16((__m256i)w[g + i], broadcast4(x + 4 * (g + i))));
-        const __m256i four = _mm256_madd_epi16(pairs, ones);
-        sum = g == 0 ? four : _mm256_add_epi32(sum, four);
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));
     }
     return (Ints)sum;
 }
@@ -153,8 +152,8 @@ static inline Ints load_unsigned(const void * p) { return __builtin_convertvecto
 static inline Ints load_signed(const void * p) { return __builtin_convertvector(load<NarrowSigned>(p), Ints); }
 
 // Weights are below 128 here (8-bit ones are split, see formats.h), so signed products do.
-template <int BITS, int N> static inline Ints dot(const Bytes * w, const int8_t * x) {
-    int32x4_t sum[2] = {vdupq_n_s32(0), vdupq_n_s32(0)};
+template <int BITS, int N> static inline Ints dot(const Bytes * w, const int8_t * x, int32_t start) {
+    int32x4_t sum[2] = {vdupq_n_s32(start), vdupq_n_s32(start)};
     for (int g = 0; g < N; g++) {
         int32_t four;
         std::memcpy(&four, x + 4 * g, 4);
@@ -197,8 +196,8 @@ static inline Ints load_signed(const void * p) {
     for (int i = 0; i < LANES; i++) v[i] = ((const int8_t *)p)[i];
     return v;
 }
-template <int BITS, int N> static inline Ints dot(const Bytes * w, const int8_t * x) {
-    Ints sum{};
+template <int BITS, int N> static inline Ints dot(const Bytes * w, const int8_t * x, int32_t start) {
+    Ints sum = Ints{} + start;
     for (int g = 0; g < N; g++)
         for (int lane = 0; lane < LANES; lane++)
             for (int i = 0; i < 4; i++) sum[lane] += (int32_t)w[g][4 * lane + i] * x[4 * g + i];
@@ -210,12 +209,12 @@ template <int BITS, int N> static inline Ints dot(const Bytes * w, const int8_t 
 // Eight-bit weights come with their sign: as q + 128 where unsigned products exist, else as they are.
 #if defined(AFTERWORD_AVX512)
 constexpr int OFFSET_8 = 128;
-static inline Ints dot_signed(const Bytes * w, const int8_t * x) { return dot<8, 8>(w, x); }
+static inline Ints dot_signed(const Bytes * w, const int8_t * x, int32_t start) { return dot<8, 8>(w, x, start); }
 #elif defined(AFTERWORD_AVX2)
 constexpr int OFFSET_8 = 0;
-static inline Ints dot_signed(const Bytes * w, const int8_t * x) {
+static inline Ints dot_signed(const Bytes * w, const int8_t * x, int32_t start) {
     const __m256i ones = _mm256_set1_epi16(1);
-    __m256i sum = _mm256_setzero_si256();
+    __m256i sum = _mm256_set1_epi32(start);
     for (int g = 0; g < 8; g++) {
         const __m256i weights = (__m256i)w[g];
         const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(weights), _mm256_sign_epi8(broadcast4(x + 4 * g), weights));
@@ -225,11 +224,11 @@ static inline Ints dot_signed(const Bytes * w, const int8_t * x) {
 }
 #elif defined(AFTERWORD_NEON)
 constexpr int OFFSET_8 = 0;
-static inline Ints dot_signed(const Bytes * w, const int8_t * x) { return dot<8, 8>(w, x); }
+static inline Ints dot_signed(const Bytes * w, const int8_t * x, int32_t start) { return dot<8, 8>(w, x, start); }
 #else
 constexpr int OFFSET_8 = 0;
-static inline Ints dot_signed(const Bytes * w, const int8_t * x) {
-    Ints sum{};
+static inline Ints dot_signed(const Bytes * w, const int8_t * x, int32_t start) {
+    Ints sum = Ints{} + start;
     for (int g = 0; g < 8; g++)
         for (int lane = 0; lane < LANES; lane++)
             for (int i = 0; i < 4; i++) sum[lane] += (int32_t)(int8_t)w[g][4 * lane + i] * x[4 * g + i];

@@ -19,6 +19,7 @@ struct Kind {
     bool dense;
     int columns;  // that a row's length is a multiple of
     int offset;
+    bool halves;  // whether the offset counts by halves of a block
     size_t (*tile_bytes)(int64_t n);
     void (*pack_row)(uint8_t * tile, int lane, const uint8_t * row, int64_t n);
     void (*product)(const uint8_t * tile, int64_t n_blocks, Columns x, int64_t first, int64_t n, Floats * out);
@@ -65,10 +66,10 @@ void dense_product(const uint8_t * tiles, int64_t n_tiles, int64_t n, const floa
 }
 
 template <class F> constexpr Kind quantized(Type type, void (*pack_row)(uint8_t *, int, const uint8_t *, int64_t)) {
-    return {type, false, F::COLUMNS, F::OFFSET, quantized_tile<F>, pack_row, tile_product<F>, nullptr};
+    return {type, false, F::COLUMNS, F::OFFSET, F::HALVES, quantized_tile<F>, pack_row, tile_product<F>, nullptr};
 }
 template <class E> constexpr Kind dense(Type type) {
-    return {type, true, 1, 0, dense_tile<E>, pack_dense_row<E>, nullptr, dense_product<E>};
+    return {type, true, 1, 0, false, dense_tile<E>, pack_dense_row<E>, nullptr, dense_product<E>};
 }
 
 // The numbers are the layout of ggml's blocks: size, and offsets of minimum, fifth bits and quants.
@@ -175,7 +176,7 @@ static void quantize(const Kind * kind, const ComputeParams * params, const Tens
     part_of(params, n_columns * n_blocks, first, last);
     for (int64_t i = first; i < last; i++) {
         const int64_t column = i / n_blocks, block = i % n_blocks;
-        quantize_block(in(column) + block * BLOCK, kind->offset, out[block * n_columns + column]);
+        quantize_block(in(column) + block * BLOCK, kind->offset, kind->halves, out[block * n_columns + column]);
     }
 }
 

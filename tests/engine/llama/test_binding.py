@@ -30,7 +30,7 @@ def model(tmp_path: Path) -> Iterator[LlamaModel]:
 
 @pytest.fixture
 def context(model: LlamaModel) -> Iterator[LlamaContext]:
-    opened = LlamaContext(model, n_slots=4, n_ctx_slot=512, n_batch=256, n_threads=1)
+    opened = LlamaContext(model, n_slots=4, n_ctx_slot=512, n_batch=256, n_threads=1, fused_attention=True)
     yield opened
     opened.close()
 
@@ -130,7 +130,7 @@ def test_restored_snapshot_has_the_same_bits(context: LlamaContext, expected: by
 
 
 def test_closing_twice_is_harmless(model: LlamaModel) -> None:
-    context = LlamaContext(model, n_slots=1, n_ctx_slot=256, n_batch=64, n_threads=1)
+    context = LlamaContext(model, n_slots=1, n_ctx_slot=256, n_batch=64, n_threads=1, fused_attention=True)
     context.close()
     context.close()
     model.close()
@@ -139,7 +139,7 @@ def test_closing_twice_is_harmless(model: LlamaModel) -> None:
 
 @pytest.mark.skipif(not TASKS.is_dir(), reason="the threads of a process are counted in /proc, which Linux has")
 async def test_rest_gives_up_the_threads_that_computing_took(model: LlamaModel) -> None:
-    context = LlamaContext(model, n_slots=1, n_ctx_slot=512, n_batch=256, n_threads=2)
+    context = LlamaContext(model, n_slots=1, n_ctx_slot=512, n_batch=256, n_threads=2, fused_attention=True)
     # A team of its own: what earlier tests in this thread left is none of ours.
     release_workers()
     before = tasks()

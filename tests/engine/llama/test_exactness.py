@@ -37,7 +37,9 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Opened]:
     """Five slots of one kind of weights, computed by the project's kernels."""
     path = request.getfixturevalue("short_model") if request.param == "default" else kept_tiny(Tiny(request.param))
     model = LlamaModel(path)
-    context = LlamaContext(model, n_slots=N_SLOTS + 1, n_ctx_slot=N_CELLS, n_batch=512, n_threads=1)
+    context = LlamaContext(
+        model, n_slots=N_SLOTS + 1, n_ctx_slot=N_CELLS, n_batch=512, n_threads=1, fused_attention=True
+    )
     yield Opened(context, INDEPENDENT)
     context.close()
     model.close()

@@ -118,10 +118,15 @@ def test_what_is_not_finite_reaches_the_result(built: Kernels, poison: float) ->
     assert not np.isfinite(out[1]).any()
 
 
-def test_plain_c_gives_the_same_bits_as_the_processor_s_own_instructions(built: Kernels) -> None:
-    plain = kernels._load(kernels._compiled(user_cache(), ("-DAFTERWORD_PLAIN",), LIBRARIES_FOLDER))
-    assert plain.afterword_kernels_path() == b"plain"
-    assert plain.afterword_kernels_digest() == built.library.afterword_kernels_digest() == kernels.DIGEST
+@pytest.mark.parametrize(("definition", "path"), [("-DAFTERWORD_PLAIN", "plain"), ("-DAFTERWORD_NO_AVX512", "avx2")])
+def test_other_instructions_give_the_same_bits_as_the_processor_s_best(
+    built: Kernels, definition: str, path: str
+) -> None:
+    other = kernels._load(kernels._compiled(user_cache(), (definition,), LIBRARIES_FOLDER))
+    if other.afterword_kernels_path() == b"plain" and path != "plain":
+        pytest.skip("the processor has no AVX2")
+    assert other.afterword_kernels_path().decode() in (path, "neon")
+    assert other.afterword_kernels_digest() == built.library.afterword_kernels_digest() == kernels.DIGEST
 
 
 def test_another_llama_cpp_is_left_alone(tmp_path: Path) -> None:
@@ -151,7 +156,7 @@ from pathlib import Path
 from afterword.engine.llama.binding import LIBRARIES_FOLDER, PACKAGE_VERSION, LlamaContext, LlamaModel
 from afterword.engine.llama.kernels import use_kernels
 model = LlamaModel(Path(sys.argv[1]))
-context = LlamaContext(model, n_slots=1, n_ctx_slot=256, n_batch=64, n_threads=1)
+context = LlamaContext(model, n_slots=1, n_ctx_slot=256, n_batch=64, n_threads=1, fused_attention=True)
 def after():
     context.truncate(0, 0)
     return context.decode([1, 2, 3], [0, 1, 2], [0, 0, 0], [0, 0, 1]).copy()

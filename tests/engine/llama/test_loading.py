@@ -90,9 +90,9 @@ def test_context_beyond_the_budget_is_refused_with_both_sizes(whole: Path, tmp_p
 
 async def test_slots_are_as_many_as_the_budget_holds(whole: Path, tmp_path: Path) -> None:
     roomy = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, None, tmp_path, "own"))
-    tight = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, int(10.5 * 2**20), tmp_path, "own"))
+    tight = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, int(4.5 * 2**20), tmp_path, "own"))
     assert roomy.capabilities.n_slots == 8
-    # Of 10.5 MiB, buffers and weights take 9; a slot takes a quarter.
+    # Of 4.5 MiB, buffers and weights take 2.95; a slot takes a quarter.
     assert tight.capabilities.n_slots == 6
     assert tight.capabilities.context == 1000
     await roomy.aclose()

@@ -28,7 +28,7 @@ class Reference:
 
     def __init__(self, path: Path) -> None:
         self._llama: Any = Llama(
-            str(path), n_ctx=512, n_batch=512, n_threads=1, logits_all=True, flash_attn=False, verbose=False
+            str(path), n_ctx=512, n_batch=512, n_threads=1, logits_all=True, flash_attn=True, verbose=False
         )
 
     def logprobs(self, *calls: list[int]) -> NDArray[np.float64]:

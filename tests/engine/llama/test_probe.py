@@ -18,10 +18,19 @@ from afterword.engine.llama.probe import LogitCheck, check_logits, keeps_its_num
 def kept(path: Path, *, n_slots: int = 3) -> list[bool]:
     """Whether a model keeps its numbers as each `Arithmetic` says: quantised, floats, independent rows."""
     model = LlamaModel(path)
-    context = LlamaContext(model, n_slots=n_slots, n_ctx_slot=256, n_batch=256, n_threads=1)
-    found = [keeps_its_numbers(context, model.n_vocab, arithmetic) for arithmetic in (QUANTISED, FLOATS, INDEPENDENT)]
-    assert [context.length(slot) for slot in range(n_slots)] == [0] * n_slots
-    context.close()
+    found = []
+    for arithmetic in (QUANTISED, FLOATS, INDEPENDENT):
+        context = LlamaContext(
+            model,
+            n_slots=n_slots,
+            n_ctx_slot=256,
+            n_batch=256,
+            n_threads=1,
+            fused_attention=arithmetic.fused_attention,
+        )
+        found.append(keeps_its_numbers(context, model.n_vocab, arithmetic))
+        assert [context.length(slot) for slot in range(n_slots)] == [0] * n_slots
+        context.close()
     model.close()
     return found
 
@@ -52,7 +61,7 @@ def test_the_project_s_kernels_compute_rows_that_depend_on_nothing(tmp_path: Pat
 
 def test_a_context_too_short_to_compare_gets_no_promise(tmp_path: Path) -> None:
     model = LlamaModel(write_tiny(tmp_path, Tiny("Q8_0")))
-    context = LlamaContext(model, n_slots=1, n_ctx_slot=256, n_batch=256, n_threads=1)
+    context = LlamaContext(model, n_slots=1, n_ctx_slot=256, n_batch=256, n_threads=1, fused_attention=False)
     context.n_ctx_slot = 81
     assert not keeps_its_numbers(context, model.n_vocab, QUANTISED)
     context.close()
@@ -80,7 +89,7 @@ class Mixing:
 @pytest.mark.parametrize("n_slots", [1, 2, 3, 9])
 def test_a_model_that_continues_texts_has_a_check_logits_its_own(tmp_path: Path, n_slots: int) -> None:
     model = LlamaModel(write_tiny(tmp_path, Tiny("Q8_0")))
-    context = LlamaContext(model, n_slots=n_slots, n_ctx_slot=256, n_batch=256, n_threads=1)
+    context = LlamaContext(model, n_slots=n_slots, n_ctx_slot=256, n_batch=256, n_threads=1, fused_attention=True)
     assert check_logits(context) is LogitCheck.GOOD
     assert [context.length(slot) for slot in range(n_slots)] == [0] * n_slots
     context.close()
@@ -89,7 +98,7 @@ def test_a_model_that_continues_texts_has_a_check_logits_its_own(tmp_path: Path,
 
 def test_sequences_that_get_into_each_other_are_noticed(tmp_path: Path) -> None:
     model = LlamaModel(write_tiny(tmp_path, Tiny("Q8_0")))
-    context = LlamaContext(model, n_slots=4, n_ctx_slot=256, n_batch=256, n_threads=1)
+    context = LlamaContext(model, n_slots=4, n_ctx_slot=256, n_batch=256, n_threads=1, fused_attention=True)
     assert check_logits(cast(LlamaContext, Mixing(context))) is LogitCheck.MIXED
     context.close()
     model.close()

@@ -36,7 +36,7 @@ The scheduler's policy and the runner ask an `Arithmetic`, and no other file kno
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 MICRO_BATCH = 256
 """Rows of a call at most, and of a micro-batch. With 512 a row takes 5 to 7 % longer: attention's scores leave the
@@ -59,6 +59,8 @@ class Arithmetic:
     """Whether the only row of a micro-batch, or the only one put out, has the numbers that it has among others."""
     sampled_equals_prompt: bool
     """Whether a token that was sampled leaves in its slot what it would have left as part of a prompt."""
+    fused_attention: bool
+    """Whether attention is one operation: llama.cpp's own depends on how many rows there are, and is slower."""
 
     @property
     def n_spare_slots(self) -> int:
@@ -70,14 +72,18 @@ class Arithmetic:
         return n if self.rows_needed == 1 else max(self.rows_needed, longest)
 
 
-QUANTISED = Arithmetic(rows_needed=2, lone_rows_keep_theirs=True, sampled_equals_prompt=False)
+QUANTISED = Arithmetic(rows_needed=2, lone_rows_keep_theirs=True, sampled_equals_prompt=False, fused_attention=False)
 """llama.cpp's kernels where all matrices are quantised."""
 
-FLOATS = Arithmetic(rows_needed=2, lone_rows_keep_theirs=False, sampled_equals_prompt=False)
+FLOATS = Arithmetic(rows_needed=2, lone_rows_keep_theirs=False, sampled_equals_prompt=False, fused_attention=False)
 """llama.cpp's kernels where matrices are of floats: their product with one row is not computed as with several."""
 
-INDEPENDENT = Arithmetic(rows_needed=1, lone_rows_keep_theirs=True, sampled_equals_prompt=True)
+INDEPENDENT = Arithmetic(rows_needed=1, lone_rows_keep_theirs=True, sampled_equals_prompt=True, fused_attention=True)
 """Kernels whose rows do not depend on each other: no row is added, and what was sampled is reused by all."""
+
+UNCUTTABLE = replace(INDEPENDENT, fused_attention=False)
+"""llama.cpp's kernels where memory cannot be cut: rows that are added could not be cut off again, so none are. What is
+not so the probe finds out."""
 
 
 @dataclass(slots=True)

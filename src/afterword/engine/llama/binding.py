@@ -191,14 +191,19 @@ def check_file(path: Path) -> None:
 
 
 class LlamaContext:
-    """KV slots for sequences, flash attention off. One thread only.
+    """KV slots for sequences. One thread only.
 
     A slot is a sequence id with KV cells of its own, which llama.cpp calls a stream (`kv_unified` off). Slots are
     numbered 0..n_slots-1. Positions within a slot are contiguous from 0.
     """
 
-    def __init__(self, model: LlamaModel, *, n_slots: int, n_ctx_slot: int, n_batch: int, n_threads: int) -> None:
-        """Allocates the KV cache. Raises `ConfigurationError` if llama.cpp cannot."""
+    def __init__(
+        self, model: LlamaModel, *, n_slots: int, n_ctx_slot: int, n_batch: int, n_threads: int, fused_attention: bool
+    ) -> None:
+        """Allocates the KV cache. Raises `ConfigurationError` if llama.cpp cannot.
+
+        `fused_attention`: scores, softmax and sums of values in one operation (llama.cpp's "flash attention").
+        """
         params = c.llama_context_default_params()
         params.n_ctx = n_slots * n_ctx_slot
         params.n_batch = n_batch
@@ -206,8 +211,9 @@ class LlamaContext:
         params.n_seq_max = n_slots
         params.n_threads = n_threads
         params.n_threads_batch = n_threads
-        # Without flash attention decoding is 1.6 to 2.6 times as fast on a CPU, and exact answers cost nothing.
-        params.flash_attn_type = 0
+        # The project's kernels have it. llama.cpp's own is slower than the operations apart: decoding takes 1.6 to 2.6
+        # times as long on a CPU, and its numbers depend on how many rows there are.
+        params.flash_attn_type = int(fused_attention)
         params.kv_unified = False
         # So that a prompt which shares a prefix can begin anywhere in it (`LlamaModel.memory_can_be_cut`).
         params.swa_full = True

@@ -1,8 +1,9 @@
-"""The matrix kernels of `native/`: compiled for this processor once, checked, and put in front of llama.cpp's own.
+"""The kernels of `native/`, for matrix products and attention: compiled once for this processor, checked, put in front.
 
 llama.cpp computes a row in several ways, which differ in the last bits, and chooses by how many rows there are. These
-kernels reduce every element of a product by itself in one fixed order (native/quantized.h), so a row's numbers do not
-depend on what is computed beside it. They give the same bits on every instruction set, which `DIGEST` checks.
+kernels reduce every element of a product by itself in one fixed order (native/quantized.h), and attend with every query
+by itself (native/attention.cpp), so a row's numbers do not depend on what is computed beside it. They give the same
+bits on every instruction set, which `DIGEST` checks.
 """
 
 import ctypes
@@ -26,7 +27,7 @@ SOURCES = Path(str(files("afterword") / "native"))
 LLAMA_CPP_PYTHON = "0.3.36"
 """The version whose structures native/ggml_abi.h describes. No other is hooked into."""
 
-DIGEST = 0x882B2A7F72AD3ABA
+DIGEST = 0x3E7C496383549E9B
 """What `afterword_kernels_digest` gives for kernels that are right. Only a change of the arithmetic changes it."""
 
 OPTIMISE = ("-std=c++17", "-O3", "-fPIC", "-shared", "-pthread")
@@ -81,7 +82,7 @@ def user_cache() -> Path:
 
 
 def load_kernels(cache_dir: Path, llama_version: str, llama_libraries: Path) -> Kernels:
-    """The kernels, compiled into `cache_dir` if they are not there; a minute then, milliseconds later.
+    """The kernels, compiled into `cache_dir` if they are not there; seconds then, milliseconds later.
 
     Raises `KernelsUnavailable` if llama.cpp is another than they are written for, if there is no C++ compiler, or if
     what it made gives wrong numbers.
@@ -108,6 +109,8 @@ def _load(path: Path) -> ctypes.CDLL:
         *(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p),
         *(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32),
     ]
+    library.afterword_kernels_attend.restype = ctypes.c_bool
+    library.afterword_kernels_attend.argtypes = [ctypes.c_void_p]
     return library
 
 
@@ -120,7 +123,7 @@ def _compiled(cache_dir: Path, variant: tuple[str, ...], llama_libraries: Path) 
     key = hashlib.sha256("\0".join([*options, _processor(), LLAMA_CPP_PYTHON, *sources]).encode()).hexdigest()[:16]
     target = cache_dir / f"kernels-{key}.so"
     if not target.exists():
-        log.info("compiling the matrix kernels for this processor, once: half a minute", path=str(target))
+        log.info("compiling the matrix kernels for this processor, once: some seconds", path=str(target))
         try:
             cache_dir.mkdir(parents=True, exist_ok=True)
             _compile(options, target, llama_libraries)

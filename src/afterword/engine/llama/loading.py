@@ -8,7 +8,7 @@ from afterword.config.tree import DEFAULT_CONTEXT, KernelChoice
 from afterword.engine.base import Capabilities
 from afterword.engine.identity import ResultCache, file_hash, fingerprint
 from afterword.engine.llama.aborting import loading, say_why_it_aborts
-from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, MICRO_BATCH, QUANTISED, Arithmetic
+from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, MICRO_BATCH, QUANTISED, UNCUTTABLE, Arithmetic
 from afterword.engine.llama.binding import (
     LIBRARIES_FOLDER,
     LIBRARY,
@@ -111,6 +111,7 @@ def _start(
         n_ctx_slot=cells(share.context),
         n_batch=MICRO_BATCH,
         n_threads=_n_threads(settings),
+        fused_attention=arithmetic.fused_attention,
     )
     try:
         _check_logits(model, context, settings, identity, cache)
@@ -180,17 +181,18 @@ def _n_threads(settings: LlamaSettings) -> int:
 
 
 def _arithmetic_of(model: LlamaModel, kernels: str) -> Arithmetic:
-    """How the kernels in use compute the model. What is not so the probe finds out."""
-    # Where memory cannot be cut, rows that are added could not be cut off again: so none are.
-    if kernels != LLAMA_CPP or not model.memory_can_be_cut:
+    """How the kernels in use compute the model."""
+    if kernels != LLAMA_CPP:
         return INDEPENDENT
+    if not model.memory_can_be_cut:
+        return UNCUTTABLE
     return FLOATS if model.float_weights else QUANTISED
 
 
 def _share(model: LlamaModel, settings: LlamaSettings, arithmetic: Arithmetic) -> MemoryPlan:
     context = min(DEFAULT_CONTEXT, model.n_ctx_train) if settings.context is None else settings.context
-    # Logits and the scores of every head, each with a copy in work.
-    row = 2 * (model.n_vocab + model.n_head * cells(context))
+    # Logits and the masks, or the scores of every head where they are kept, each with a copy in work.
+    row = 2 * (model.n_vocab + cells(context) * (1 if arithmetic.fused_attention else model.n_head))
     spare = arithmetic.n_spare_slots * cells(context) * model.kv_bytes_per_token
     need = MemoryNeed(
         weights=model.size,
