@@ -112,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=3, help="times that everything is measured (default 3)")
     parser.add_argument("--model", type=Path, help="GGUF file (default: the packaged one)")
     parser.add_argument("--peer-bin", type=Path, help="directory of llama-server (default: what build_peers.sh made)")
+    parser.add_argument("--ik-bin", type=Path, help="directory of ik_llama.cpp's llama-server (default: as above)")
     parser.add_argument("--with-vllm", action="store_true", help="measure vLLM too; installs it the first time")
     parser.add_argument("--results", type=Path, default=BENCHMARKS / "results", help="directory for what was found")
     parser.add_argument("--salt", type=int, help="number that decides the prompts (default: the time)")
@@ -134,6 +135,7 @@ def _places(options: argparse.Namespace, started: str) -> Places:
     return Places(
         model=model,
         peers=(options.peer_bin or cache() / "bench-peers" / "bin").resolve(),
+        ik=(options.ik_bin or cache() / "bench-ik" / "bin").resolve(),
         vllm=_vllm(model) if options.with_vllm else None,
         logs=logs,
     )

@@ -7,6 +7,9 @@ OURS_ON_LLAMA_CPP = "afterword-on-llama.cpp"
 REFERENCE = "llama-server"
 """Everybody's figures are given as ratios to this one's."""
 
+IK = "ik_llama.cpp"
+"""The server of ik_llama.cpp, whose kernels for processors are the fastest known of others'."""
+
 VLLM = "vllm"
 PACKAGED = "llama-cpp-python"
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.names import OURS, OURS_ON_LLAMA_CPP, PACKAGED, REFERENCE, VLLM
+from benchmarks.names import IK, OURS, OURS_ON_LLAMA_CPP, PACKAGED, REFERENCE, VLLM
 from benchmarks.places import OUR_PROGRAMS, Places, site_packages
 from benchmarks.servers import Server, Shape
 
@@ -16,11 +16,12 @@ def servers(places: Places) -> list[Server]:
     """Those whose parts are installed, ours first; says on stderr which are left out."""
     found = [afterword(OURS, "--model", str(places.model))]
     found.append(afterword(OURS_ON_LLAMA_CPP, "--model", str(places.model), "--kernels", "llama.cpp"))
-    program = places.peers / "llama-server"
-    if program.is_file():
-        found.append(llama_server(REFERENCE, program, places.model))
-    else:
-        _leave_out(REFERENCE, f"{program} does not exist; benchmarks/build_peers.sh builds it")
+    for name, directory, options in ((REFERENCE, places.peers, ("--offline",)), (IK, places.ik, ())):
+        program = directory / "llama-server"
+        if program.is_file():
+            found.append(llama_server(name, program, places.model, *options))
+        else:
+            _leave_out(name, f"{program} does not exist; benchmarks/build_peers.sh builds it")
     if places.vllm is not None:
         found.append(vllm(places.vllm))
     found.append(llama_cpp_python(places.model))
@@ -40,11 +41,11 @@ def afterword(name: str, *options: str) -> Server:
 
 
 def llama_server(name: str, program: Path, model: Path, *options: str) -> Server:
-    """llama.cpp's server; slots given as a number have KV cells of their own, its faster way."""
+    """llama.cpp's server or that of its fork; slots given as a number have KV cells of their own, its faster way."""
 
     def command(shape: Shape, port: int) -> Sequence[str]:
         room = ["--parallel", str(shape.slots), "--ctx-size", str(shape.slots * shape.context)]
-        place = ["--host", "127.0.0.1", "--port", str(port), "--offline"]
+        place = ["--host", "127.0.0.1", "--port", str(port)]
         return [str(program), "--model", str(model), "--threads", _CORES, *room, *place, *options]
 
     return Server(name, command)

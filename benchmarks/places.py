@@ -19,6 +19,8 @@ class Places:
     """The GGUF file as shipped."""
     peers: Path
     """Directory of llama-server, llama-bench and llama-batched-bench."""
+    ik: Path
+    """Directory of ik_llama.cpp's llama-server."""
     vllm: Path | None
     """Directory that `build_vllm.sh` filled; None leaves vLLM out."""
     logs: Path

@@ -8,6 +8,7 @@ from benchmarks.names import (
     CEILING,
     CEILING_OURS,
     ECHO,
+    IK,
     OURS,
     OURS_ON_LLAMA_CPP,
     REFERENCE,
@@ -48,10 +49,14 @@ def targets(ours: str) -> list[Target]:
     score, typing = Key(ours, "score", "requests_per_s"), Key(ours, "typing", "next_first_token_ms")
     gap = Key(ours, "between-tokens", "gap_p99_ms")
     theirs = Key(REFERENCE, "fanout", "wall_s")
+    firsts = [Key(ours, "single", "first_token_ms", at) for at in (None, 1000)]
     return [
         Target("single decode", single, _of(REFERENCE, single), 1.10),
         *_beside_the_ceiling(ours, single),
-        Target("16 clients", crowd, _of(REFERENCE, crowd), 1.8),
+        Target("16 clients", crowd, _of(REFERENCE, crowd), 1.5),
+        *(Target(f"first token, ik_llama.cpp's, {key.at or 128} words", key, _of(IK, key), 0.95) for key in firsts),
+        Target("single decode, ik_llama.cpp's", single, _of(IK, single), 1.0),
+        Target("16 clients, ik_llama.cpp's", crowd, _of(IK, crowd), 1.2),
         Target("n = 8", fanout, theirs, 1.5),
         Target("best_of = 8", best_of, theirs, 1.5),
         Target("best_of costs what n costs", best_of, fanout, 0.95),

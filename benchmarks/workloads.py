@@ -22,10 +22,12 @@ SCORED_AT_ONCE = 8
 
 
 async def single(client: Client, random: Random, sizes: Sizes) -> Measures:
-    """One client, greedy, an ordinary prompt: medians of some runs."""
+    """One client, greedy, an ordinary prompt and a long one: medians of some runs."""
     streams = [await client.stream(request(text(sizes.prompt, random), sizes.single_out)) for _ in range(sizes.repeats)]
+    long = [await client.stream(request(text(sizes.file, random), 1)) for _ in range(sizes.repeats)]
     return {
         "first_token_ms": 1e3 * median(stream.first for stream in streams),
+        f"first_token_ms@{sizes.file}": 1e3 * median(stream.first for stream in long),
         "decode_tokens_per_s": median(stream.decode_rate for stream in streams),
     }
 
