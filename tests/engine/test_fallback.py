@@ -72,7 +72,7 @@ async def test_the_next_answers_where_nothing_has_come_yet(broken: Callable[[], 
         assert second.stats().completion_tokens == 4
         assert engine.fingerprint == second.fingerprint
         assert engine.stats().fallbacks == 2
-    assert [line["vendor"] for line in lines if "passed on" in line["event"]] == ["vendor-0", "vendor-1"]
+    assert [line["vendor"] for line in lines if "next vendor" in line["event"]] == ["vendor-0", "vendor-1"]
 
 
 async def test_an_answer_that_has_begun_stays_where_it_is() -> None:

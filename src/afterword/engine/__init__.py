@@ -1,1 +1,1 @@
-"""What every engine fulfils: requests in, events out. Engines know no HTTP and no API field names."""
+"""Engines: what all of them implement (`base.py`) and share, and each kind. They know no HTTP and no API fields."""

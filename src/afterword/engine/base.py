@@ -1,4 +1,4 @@
-"""The engine protocol: the one seam between the API's meaning and a model.
+"""The engine protocol: the one interface between what a request means and a model.
 
 Whatever implements it passes `tests/contract/`. `loading/` creates engines, on a cluster `cluster/http.py` does;
 `models.py` keeps them by name, and the application closes them.
@@ -31,8 +31,8 @@ class Capabilities:
     exact_tokens: bool = True
     """The tokenizer is the model's own. If not, its ids mean nothing to the model and its counts are estimates."""
     lacks: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Features (`fields/table.py`) that a request may not use with this model, each with the rest of the sentence
-    "The model ... does not support it: " that says why or what to do."""
+    """Features (`fields/table.py`) that this model does not support, each with the reason or the remedy: the end of the
+    sentence "The model ... does not support ...: "."""
 
 
 UNKNOWN_CONTEXT = 0
@@ -74,15 +74,15 @@ class EngineStats:
     completion_tokens: int = 0
     slots_free: int = 0
     slots_idle: int = 0
-    """Slots that nobody runs in but whose tokens are kept for reuse."""
+    """Slots without a running sequence whose tokens are kept for reuse."""
     cancelled: int = 0
-    """Sequences whose reader left before they had ended."""
+    """Sequences that were cancelled before they had ended."""
     queue_seconds: float = 0.0
-    """Recent average of the time a sequence waited for a slot."""
+    """Recent average of the time that a sequence waited for a slot."""
     upstreams: tuple[UpstreamStats, ...] = ()
     """The servers behind it, in the order in which they are asked."""
     fallbacks: int = 0
-    """Prompts that were passed on to the next of several places."""
+    """Prompts that were sent to the next of a model's vendors because one failed."""
 
 
 class Generation(Protocol):
@@ -106,9 +106,9 @@ class Generation(Protocol):
 
         Called on the event loop, after a chunk of the candidate has been read. The candidate still gets exactly one
         `Finished`, as its last event, whose `n_tokens` counts all that was sampled for it; its reason is
-        `content_filter`, unless it had an end of its own that was already on the way. Chunks on the way still come;
-        the reader drops their text. A token that began in text already given is listed before the end, with no text.
-        Ending what has finished, or what was ended before, does nothing.
+        `content_filter`, unless the candidate had already ended by itself. Chunks that are already queued still come;
+        the reader drops their text. A token that began in text already delivered is listed before the end, with no
+        text. Ending what has finished, or what was ended before, does nothing.
 
         An engine that cannot stop one candidate of several at its source stops passing it on and finishes it at
         once, with the counts it has by then; if it was the last that ran, it cancels at the source.
@@ -116,9 +116,9 @@ class Generation(Protocol):
         ...
 
     def unread(self) -> Iterator[Event]:
-        """Take the events that have come and were not read; waits for nothing.
+        """Take the events that have arrived and were not read; waits for nothing.
 
-        After the context was left they say what was generated for a reader who did not wait for it.
+        After the context was left they show what was generated until then.
         """
         ...
 
@@ -149,9 +149,9 @@ class Engine(Protocol):
         ...
 
     def stats(self) -> EngineStats:
-        """The figures of now; any thread."""
+        """A snapshot; any thread."""
         ...
 
     async def aclose(self) -> None:
-        """Cancel everything and free the model."""
+        """Cancel everything and free the model. Readers get `EngineFailed`."""
         ...

@@ -1,7 +1,7 @@
-"""One candidate's progress, for every engine that samples its own tokens: when it ends and what is said of it.
+"""One candidate's progress, from sampled tokens to events, for every engine that samples.
 
-Owns the rules about ends, lengths and stops (docs/rules.md#finish-reason) and about what is listed
-(docs/rules.md#listed-tokens). Must not know how a token was sampled or who reads the events.
+Owns the rules about ends, lengths and stops (docs/rules.md#finish-reason) and about which tokens are listed
+(docs/rules.md#listed-tokens). Does not know how a token was sampled or who reads the events.
 """
 
 from afterword.engine.events import Chunk, Event, Finished, SampledToken
@@ -35,7 +35,7 @@ class Candidate:
         self.n_tokens = 0
         """Tokens sampled so far, the end token excluded."""
         self.finished = False
-        """Nothing more may be accepted."""
+        """No more tokens may be accepted."""
         self._request = request
         self._tokenizer = tokenizer
         self._stream: TextStream[SampledToken] = TextStream(stops, offset=request.text_offset, pending=request.pending)
@@ -48,7 +48,7 @@ class Candidate:
         return self._stream.offset
 
     def accept(self, token_id: int, logprob: float | None, top: tuple[tuple[int, float], ...]) -> list[Event]:
-        """Take the next sampled token; return what can be said now, `Finished` last if the candidate has ended.
+        """Take the next sampled token. Returns the events that follow, `Finished` last if the candidate has ended.
 
         `logprob` is natural and raw, `top` as in `SampledToken`; both are used only if the request wants
         log-probabilities, and then `logprob` must be set.
@@ -60,12 +60,12 @@ class Candidate:
         return self._grow(token_id, listed)
 
     def accept_unlisted(self, token_id: int) -> list[Event]:
-        """Take a sampled token whose log-probability nobody knows: its text and its count, without listing it."""
+        """Take a sampled token whose log-probability is unknown: its text and its count, without listing it."""
         assert not self.finished, "the candidate has ended"
         return self._grow(token_id, None)
 
     def close(self, reason: str) -> list[Event]:
-        """End a candidate because whoever samples says so, for a `reason` that its tokens do not show."""
+        """End a candidate for a `reason` that only the sampling side knows, such as a server's own finish reason."""
         assert not self.finished, "the candidate has ended"
         n_visible = self._stream.n_visible
         return [*self._chunks(self._stream.flush(), n_visible), self._finish(reason)]
@@ -88,7 +88,7 @@ class Candidate:
         return self._finish("length")
 
     def end(self) -> list[Event]:
-        """End the candidate from outside (`Generation.end`): nothing held becomes visible."""
+        """End the candidate from outside (`Generation.end`): held text is dropped."""
         assert not self.finished, "the candidate has ended"
         begun = [Chunk(self.index, "", (token,), self.n_tokens) for token in self._stream.cut()]
         return [*begun, self._finish("content_filter")]
@@ -128,7 +128,7 @@ def chunks_of(visible: Visible[SampledToken], start: int, index: int, n_tokens: 
         return []
     if len(tokens) <= 1:
         return [Chunk(index, text, tokens, n_tokens)]
-    # The first token may have begun in text that was visible earlier, hence the lower bound.
+    # The first token may have begun in text that was delivered before, hence the lower bound.
     cuts = [0, *(max(token.offset - start, 0) for token in tokens[1:]), len(text)]
     return [Chunk(index, text[cuts[i] : cuts[i + 1]], (token,), n_tokens) for i, token in enumerate(tokens)]
 

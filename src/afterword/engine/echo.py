@@ -1,7 +1,7 @@
-"""An engine without a model file: it goes on repeating the prompt. For demonstrations, tests and measuring the server.
+"""An engine without a model file: it repeats the prompt. For demonstrations, tests and measuring the server.
 
-Deterministic, and true to every field of `GenerationRequest`: what it repeats is only the likeliest token of a whole
-distribution, so log-probabilities, sampling, bias and penalties mean what they mean elsewhere. Everything runs on the
+Deterministic, and it supports every field of `GenerationRequest`: the token that it repeats is the likeliest of a whole
+distribution, so log-probabilities, sampling, bias and penalties work as elsewhere. Everything runs on the
 event loop, one task a prompt.
 """
 
@@ -28,14 +28,14 @@ from afterword.fields.sampling import Sampling
 from afterword.tokens import ByteTokenizer, Tokenizer
 
 _SCORED_AT_ONCE = 256
-"""Prompt tokens scored before other tasks get a turn."""
+"""Prompt tokens scored before other tasks may run."""
 
 
 class EchoEngine(Engine):
-    """An `Engine`. Token number i of a completion is expected to be token i modulo P of the prompt of P tokens.
+    """Token number i of a completion is expected to be token i modulo P of the prompt of P tokens.
 
-    A prompt starts when all its candidates have a slot; one that has more candidates than there are slots
-    starts alone. Slots cost nothing, so there are many.
+    A prompt starts when all its candidates have a slot; one with more candidates than there are slots runs alone.
+    Slots cost nothing, so there are many.
     """
 
     # An attribute here: the protocol's property only asks for something to read.
@@ -93,23 +93,23 @@ class EchoEngine(Engine):
         if request.max_tokens == 0:
             job.mailbox.post([candidate.finish_empty() for candidate in candidates])
             return
-        voices = [_Voice(candidate, request, self._model, self._workspace) for candidate in candidates]
+        samplers = [_CandidateSampler(candidate, request, self._model, self._workspace) for candidate in candidates]
         for step in range(request.max_tokens):
             events: list[Event] = []
-            for voice in voices:
-                events += voice.next_events()
+            for sampler in samplers:
+                events += sampler.next_events()
             self._tracker.counters.steps += 1
-            # A voice that drew its end token has not got one more than before.
-            self._tracker.counters.completion_tokens += sum(voice.candidate.n_tokens > step for voice in voices)
+            # An end token does not count: a candidate that sampled one still has `step` tokens.
+            self._tracker.counters.completion_tokens += sum(each.candidate.n_tokens > step for each in samplers)
             job.mailbox.post(events)
             if job.n_unfinished == 0:
                 return
             await asyncio.sleep(self._token_delay)
-            # Only now: the reader may have ended some of them in the pause.
-            voices = [voice for voice in voices if not voice.candidate.finished]
+            # After the pause, in which the reader may have ended some of them.
+            samplers = [each for each in samplers if not each.candidate.finished]
 
     async def _scores(self, prompt: tuple[int, ...], k: int | None) -> PromptScores | None:
-        """Scores of the prompt, None if `k` is. What is expected after each token is that the prompt starts again."""
+        """Scores of the prompt, None if `k` is. Its first token is the expected one after each."""
         if k is None:
             return None
         parts = [_score(self._model, (), (), prompt[0], k)]
@@ -137,7 +137,7 @@ class _Job:
 
     @property
     def n_unfinished(self) -> int:
-        """Candidates that may still say something."""
+        """Candidates that have not finished."""
         if not self.candidates:
             return self.request.n_candidates
         return sum(not candidate.finished for candidate in self.candidates)
@@ -149,7 +149,7 @@ class _Job:
             self.mailbox.post(candidate.end())
 
 
-class _Voice:
+class _CandidateSampler:
     """One candidate being sampled."""
 
     def __init__(
@@ -170,7 +170,7 @@ class _Voice:
         )
 
     def next_events(self) -> list[Event]:
-        """Sample one token and say what follows from it."""
+        """Sample one token; the events that follow from it."""
         prompt = self._request.prompt
         expected = prompt[self.candidate.n_tokens % len(prompt)]
         if self._is_plain:
@@ -189,7 +189,7 @@ class _Voice:
 
 
 def _is_plain(request: GenerationRequest) -> bool:
-    """Whether every sampled token is the expected one and nobody asks for numbers: then nothing need be computed."""
+    """Whether every sampled token is the expected one and no numbers are wanted: then no logits need be computed."""
     likeliest_only = request.sampling.plain() == Sampling(temperature=0.0)
     return likeliest_only and request.logprobs is None and request.min_tokens == 0
 

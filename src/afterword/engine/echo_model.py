@@ -1,7 +1,7 @@
-"""The echo engine's made-up language model: which token is likely after which. Pure arithmetic, no requests.
+"""The echo engine's artificial language model: which token is likely after which. Pure arithmetic, no requests.
 
-One token is expected, by whoever asks, and gets the highest logit; all others get a fixed number that follows from
-the token before and their own id.
+The caller names the expected token, which gets the highest logit. All others get a fixed number that follows from the
+token before and their own id.
 """
 
 from collections.abc import Sequence

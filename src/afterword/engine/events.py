@@ -1,4 +1,4 @@
-"""Everything an engine can say about one prompt.
+"""The events of one prompt, which are all that an engine reports.
 
 Order for each prompt: `PromptDone` once, before anything else; then, for each candidate, `Chunk`s in order and
 `Finished` last. Candidates interleave. Joining all chunks of a candidate gives its whole text and tokens. `Counted` may
@@ -48,7 +48,7 @@ class PromptDone:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some text of one candidate that will never be taken back, and the tokens it came from."""
+    """Some text of one candidate that is final, and the tokens it came from."""
 
     index: int
     """Candidate, 0-based."""
@@ -77,12 +77,12 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What another server counted for the prompt, known only when its answer is over. None: earlier events stand."""
+    """What another server counted for the prompt, known at the end of its answer. None: the earlier events' count."""
 
     n_prompt: int | None
     """Prompt tokens."""
     n_cached: int | None
-    """Those of them that were not computed, beyond what `PromptDone` says."""
+    """Those of them that were not computed, in addition to those of `PromptDone`."""
     n_completion: int | None
     """Tokens sampled for all candidates together, end-of-text tokens excluded."""
 

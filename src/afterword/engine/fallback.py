@@ -1,7 +1,6 @@
-"""One model at several places: each is asked when those before it fail, as long as nothing of the answer has come.
+"""One model at several engines: a request goes to the next one if those before it fail before their first event.
 
-Knows no kind of engine: whatever keeps the protocol can be a member, and takes itself out of the way while it fails by
-refusing at once. All members share a tokenizer.
+Members are engines of any kind, which refuse at once while they are known to fail. They share a tokenizer.
 """
 
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -20,22 +19,22 @@ from afterword.errors import AfterwordError, EngineFailed, Overloaded
 _log = structlog.get_logger("afterword.fallback")
 
 _STATES = ("ready", "loading", "unreachable", "failed", "closed")
-"""From the best to the worst: the whole is as well as its best member."""
+"""From the best to the worst. The state of the whole is that of its best member."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One place where the model is."""
+    """One engine that has the model."""
 
     name: str
     engine: Engine
 
 
 class FallbackEngine(Engine):
-    """An `Engine` over others, which it owns."""
+    """Tries its members in order; it owns them."""
 
     def __init__(self, members: Sequence[Member]) -> None:
-        """`members`: at least two, in the order in which they are asked."""
+        """`members`: at least two, in the order in which they are tried."""
         self._members = tuple(members)
         self.tokenizer = members[0].engine.tokenizer
         self.capabilities = _common([member.engine.capabilities for member in members])
@@ -95,26 +94,26 @@ class FallbackEngine(Engine):
         self._answering = member
 
     def note_fallback(self, member: Member, error: AfterwordError) -> None:
-        """`member` is passed over because of `error`."""
+        """`member` has failed with `error`; the next one is tried."""
         self._n_fallbacks += 1
-        _log.warning("passed on to the next vendor", vendor=member.name, detail=getattr(error, "detail", str(error)))
+        _log.warning("trying the next vendor", vendor=member.name, detail=getattr(error, "detail", str(error)))
 
 
 class _FallbackGeneration(Generation):
-    """A generation by the first member that begins one."""
+    """A generation by the first member that yields an event."""
 
     def __init__(self, engine: FallbackEngine, request: GenerationRequest, members: Sequence[Member]) -> None:
         self._engine = engine
         self._request = request
         self._left = list(members)
-        """Members that were not asked yet."""
+        """Members that were not tried yet."""
         self._member: Member
         self._generation: Generation
         self._events: AsyncIterator[Event]
         self._begun = False
 
     def start(self) -> None:
-        """Submit to the next member that takes it. Raises what the last one raises if none does."""
+        """Submit to the next member that accepts it. Raises the last member's error if none does."""
         while True:
             self._member = self._left.pop(0)
             try:
@@ -147,7 +146,7 @@ class _FallbackGeneration(Generation):
             except (EngineFailed, Overloaded) as error:
                 if self._begun or not self._left:
                     raise
-                await self._pass_on(error)
+                await self._try_next(error)
                 await self._begin()
                 continue
             if not self._begun:
@@ -164,19 +163,19 @@ class _FallbackGeneration(Generation):
         return self._generation.unread()
 
     async def _begin(self) -> None:
-        """Enter the generation; a member may refuse as late as that."""
+        """Enter the generation. A remote member refuses here, not in `generate`."""
         while True:
             try:
                 await self._generation.__aenter__()
             except (EngineFailed, Overloaded) as error:
                 if not self._left:
                     raise
-                await self._pass_on(error)
+                await self._try_next(error)
             else:
                 self._events = aiter(self._generation)
                 return
 
-    async def _pass_on(self, error: EngineFailed | Overloaded) -> None:
+    async def _try_next(self, error: EngineFailed | Overloaded) -> None:
         """Submit to the next member."""
         self._engine.note_fallback(self._member, error)
         await self._generation.__aexit__(type(error), error, error.__traceback__)
@@ -184,12 +183,12 @@ class _FallbackGeneration(Generation):
 
 
 def _common(members: Sequence[Capabilities]) -> Capabilities:
-    """What every member can do."""
+    """What all members support."""
     contexts = [can.context for can in members if can.context != UNKNOWN_CONTEXT]
     return Capabilities(
         context=min(contexts, default=UNKNOWN_CONTEXT),
         max_logprobs=min(can.max_logprobs for can in members),
-        # Which of them answers is nobody's to say, and their numbers differ.
+        # Members' numbers differ, and which of them will answer cannot be known.
         reproducible=False,
         prefix_cache=all(can.prefix_cache for can in members),
         n_slots=sum(can.n_slots for can in members),

@@ -1,6 +1,6 @@
-"""What decides a model's numbers, as hashes: of the file, and of everything together. Remembers slow answers in a file.
+"""Hashes that identify what decides a model's numbers, and a file that caches slow results.
 
-The memory is a JSON file in the cache directory; losing or damaging it costs time, never correctness.
+The cache is a JSON file in the cache directory; losing or damaging it costs time, never correctness.
 """
 
 import hashlib
@@ -14,14 +14,14 @@ SAMPLER_VERSION = 2
 
 
 class ResultCache:
-    """Answers that take long to work out, kept between starts under a key that names all they depend on."""
+    """Results that are slow to compute, kept between starts under a key that names all they depend on."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._path = directory / "cache.json"
 
     def get(self, key: str, compute: Callable[[], str]) -> str:
-        """The answer noted under `key`, else worked out and noted. A directory that cannot be written is no error."""
+        """The result stored under `key`, else computed and stored. A directory that cannot be written is no error."""
         results = self._read()
         if key not in results:
             results[key] = compute()
@@ -40,6 +40,7 @@ class ResultCache:
     def _write(self, results: dict[str, str]) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            # Replaced as a whole, so that a process that reads it meanwhile sees the old file or the new one.
             temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}")
             temporary.write_text(json.dumps(results, indent=1))
             temporary.replace(self._path)
@@ -48,7 +49,7 @@ class ResultCache:
 
 
 def file_hash(path: Path, cache: ResultCache) -> str:
-    """SHA-256 of a file in hex; worked out again only when its size or time of change differ."""
+    """SHA-256 of a file in hex; computed again only when its size or modification time differ."""
     status = path.stat()
     key = f"sha256 {path.resolve()} {status.st_size} {status.st_mtime_ns}"
     return cache.get(key, lambda: _sha256(path))

@@ -26,24 +26,25 @@ class Mailbox:
 
     def __init__(self, loop: AbstractEventLoop, n_candidates: int) -> None:
         self.loop = loop
-        """Where it is read."""
+        """The loop of its reader."""
         self._n_unfinished = n_candidates
         """Candidates whose `Finished` has not been posted."""
         self._queue: deque[Event | _Backlog] = deque()
         self._backlogs: dict[int, _Backlog] = {}
-        """The queued backlog of each candidate that its next chunk may still join."""
+        """The queued backlog that each candidate's next chunk is merged into."""
         self._error: AfterwordError | None = None
         self._reader: Future[None] | None = None
 
     @property
     def is_complete(self) -> bool:
-        """Nothing more will be posted: every candidate has finished, or the engine failed."""
+        """Every candidate has finished, or the engine has failed: nothing more counts."""
         return self._n_unfinished == 0 or self._error is not None
 
     def post(self, items: "Iterable[EventOrError]") -> None:
         """Queue events and wake the reader.
 
-        An error is raised at the reader after everything posted so far. The first one stays; none does after the end.
+        The reader gets an error after everything that was posted before it. Only the first error counts, and none after
+        the end.
         """
         for item in items:
             if isinstance(item, Chunk):
@@ -107,7 +108,7 @@ class Mailbox:
 
 
 class _Backlog:
-    """Chunks of one candidate, none with tokens, that will be read as one. Joined once, so a long one stays linear."""
+    """Chunks of one candidate, none with tokens, that are read as one. They are joined once, in linear time."""
 
     __slots__ = ("_last", "_texts", "index")
 

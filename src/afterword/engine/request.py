@@ -1,4 +1,4 @@
-"""What an engine is asked to do: one prompt, some candidates, every decision already made."""
+"""What an engine is asked for: one prompt, some candidates, every default filled in."""
 
 from dataclasses import dataclass
 
@@ -18,9 +18,9 @@ class GenerationRequest:
     seed: int
     """Any 64-bit integer, always set: drawn by the resolver when the client gave none."""
     reproducible: bool
-    """The client gave the seed: answers must not depend on anything else the engine does (docs/rules.md#same-bytes)."""
+    """The client gave the seed: the answer must not depend on other requests (docs/rules.md#same-bytes)."""
     prompt_index: int = 0
-    """Number of this prompt within its request; part of the random stream's key."""
+    """Number of this prompt within its request; a part of the random numbers' key."""
     min_tokens: int = 0
     """End tokens and stop tokens are not sampled before this many tokens."""
     end_ids: frozenset[int] = frozenset()
@@ -36,9 +36,9 @@ class GenerationRequest:
     prompt_logprobs: int | None = None
     """The same for the prompt's own tokens."""
     text_offset: int = 0
-    """Code points of the prompt's text: where the completion's first token is counted from."""
+    """Code points of the prompt's text; offsets of sampled tokens continue from there."""
     pending: bytes = b""
-    """Bytes of a character that the prompt began and the completion may finish (token-array prompts)."""
+    """Bytes of a character that the prompt ends in the middle of (token arrays); the completion may complete it."""
 
     def __post_init__(self) -> None:
         assert self.prompt, "a prompt has at least one token"

@@ -1,8 +1,8 @@
-"""Who gets a slot, and what of the prompt is already there: first come, first served, with one exception.
+"""Admission to slots, in order of arrival with one exception, and reuse of what a slot has of the prompt already.
 
-A sequence whose prompt shares a long prefix with one that is just being computed waits for it instead of computing it
-again; those behind it may go first, which costs it nothing. That one rule makes n, best_of and requests that arrive
-together prefill a shared prompt once. Engine thread only; no model.
+A sequence whose prompt shares a long prefix with one that is being computed waits for that instead of computing it
+again; later ones are admitted meanwhile, which delays it by nothing. So `n`, `best_of` and requests that arrive
+together compute a shared prompt once. Engine thread only; no model.
 """
 
 from afterword.engine.llama.kv import WORTH_COPYING, KVSlots, common_prefix
@@ -10,10 +10,10 @@ from afterword.engine.llama.runner import Runner
 from afterword.engine.llama.sequence import Sequence
 
 SCAN = 64
-"""Waiting sequences looked at in a step."""
+"""Waiting sequences that a step considers: comparing prompts takes time while the model idles."""
 
 WORTH_WAITING = 64
-"""Tokens of computing that waiting for another sequence's prefill must save."""
+"""Tokens that waiting for another sequence's prefill must save at least."""
 
 
 class Admission:
@@ -24,18 +24,18 @@ class Admission:
         self._runner = runner
 
     def admit(self, waiting: list[Sequence], running: list[Sequence]) -> list[Sequence]:
-        """The sequences that now hold a slot, in order; the caller moves them."""
+        """Give slots to sequences of `waiting`; returns those, in order, for the caller to move to `running`."""
         admitted: list[Sequence] = []
         for sequence in waiting[:SCAN]:
             if self._kv.n_free == 0:
                 break
             if not self._waits(sequence, [*running, *admitted]):
-                self._enter(sequence)
+                self._give_slot(sequence)
                 admitted.append(sequence)
         return admitted
 
     def _waits(self, sequence: Sequence, running: list[Sequence]) -> bool:
-        """Whether another sequence is about to have a prefix that is worth waiting for."""
+        """Whether the sequence waits for a prefix that another one is computing."""
         other = sequence.waits_for
         if other is not None:
             if other.slot is not None and other.prefilling and other.n_computed < sequence.waits_until:
@@ -43,27 +43,28 @@ class Admission:
             sequence.waits_for = None
         leader = sequence.group.leader
         if leader is None and sequence is not sequence.group.sequences[0]:
-            # The first candidate leads: it alone is scored, so no other may be done with the prompt before it.
+            # The first candidate is admitted first: it alone is scored, so no other may finish the prompt before it.
             return True
         if leader is not None and leader.slot is not None and leader.prefilling:
             # The common case of n and best_of, without comparing prompts.
             return leader.scored or sequence.n_prompt >= WORTH_COPYING
-        return self._find_better(sequence, running)
+        return self._find_prefix(sequence, running)
 
-    def _find_better(self, sequence: Sequence, running: list[Sequence]) -> bool:
+    def _find_prefix(self, sequence: Sequence, running: list[Sequence]) -> bool:
+        """Have the sequence wait for the running one that will save it most; whether there is one."""
         prefilling = [other for other in running if other.prefilling]
         if not prefilling:
             return False
         reuse = self._kv.best_reuse(sequence.demand)
         best = 0 if reuse is None else reuse.n
         for other in prefilling:
-            n = _promise(other, sequence)
+            n = _n_reusable(other, sequence)
             if n > other.n_computed and n >= best + WORTH_WAITING:
                 sequence.waits_for, sequence.waits_until = other, n
                 best = n
         return sequence.waits_for is not None
 
-    def _enter(self, sequence: Sequence) -> None:
+    def _give_slot(self, sequence: Sequence) -> None:
         """Give the sequence a slot with as much of its prompt as can be reused."""
         group = sequence.group
         placement = self._kv.place(self._kv.best_reuse(sequence.demand))
@@ -79,12 +80,13 @@ class Admission:
             group.leader = sequence
 
 
-def _promise(other: Sequence, sequence: Sequence) -> int:
+def _n_reusable(other: Sequence, sequence: Sequence) -> int:
     """Tokens that `sequence` could reuse once `other` has processed its prompt."""
     assert other.slot is not None
     demand, slot = sequence.demand, other.slot
     n_common = common_prefix(other.demand.prompt, demand.prompt)
     n = min(n_common, sequence.n_prompt - 1)
+    # What follows a sampled token in that slot was not computed as a prompt's, so a seeded request may not reuse it.
     if demand.reproducible and slot.n_exact < slot.n:
         n = min(n, slot.n_exact)
     if demand.score_top is not None:

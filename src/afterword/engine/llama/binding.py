@@ -1,7 +1,7 @@
 """llama.cpp behind two owners that free what they hold: `LlamaModel` and `LlamaContext`.
 
-The only module that imports llama_cpp. It knows shapes, pointers and error codes, and nothing of requests.
-Tokenizing is thread-safe; everything of a `LlamaContext` belongs to one thread.
+The only module that imports llama_cpp. It knows shapes, pointers and error codes, and no requests.
+Tokenizing is thread-safe; a `LlamaContext` is used by one thread only.
 """
 
 import ctypes
@@ -67,7 +67,7 @@ class LlamaModel:
             raise ConfigurationError(f"The model file {path} cannot be loaded: {reason}.")
         self._pointer: c.llama_model_p = pointer
         self._free = weakref.finalize(self, c.llama_model_free, pointer)
-        # At the end of the process a thread may still compute; the system takes the memory back.
+        # Not at the end of the process, when a thread may still compute: the system frees the memory anyway.
         self._free.atexit = False
         self.n_vocab = int(c.llama_vocab_n_tokens(self.vocab))
 
@@ -155,6 +155,7 @@ class LlamaModel:
     def tokenize(self, text: str, *, parse_special: bool) -> list[int]:
         """Ids of `text` without BOS or EOS. Any thread."""
         data = text.encode("utf-8")
+        # A token has at least a byte; some vocabularies put a space in front.
         n_max = len(data) + 8
         tokens = (ctypes.c_int32 * n_max)()
         n = int(c.llama_tokenize(self.vocab, data, len(data), tokens, n_max, False, parse_special))
@@ -261,9 +262,9 @@ class LlamaContext:
         return self._logits(self._rows.n_outputs)
 
     def _logits(self, n: int) -> NDArray[np.float32]:
-        """What the last call put out, in llama.cpp's own buffer, which moves when it grows.
+        """The last call's logits, in llama.cpp's own buffer, which moves when it grows.
 
-        The view is kept: making one takes as long as sampling a token does.
+        The view is cached: making one takes as long as sampling a token.
         """
         if n == 0:
             return np.empty((0, self._n_vocab), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""What follows from a computed span: score rows, sampled tokens, events. Numbers only, no model. Engine thread only."""
+"""From a computed span to score rows, sampled tokens and events. Numbers only, no model. Engine thread only."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ class Committer:
         self.counters = Counters()
 
     def commit(self, computed: Computed) -> list[Message]:
-        """Take one span's result. A sequence that has ended is `candidate.finished`; the caller frees its slot."""
+        """Take one span's result. Once its candidate has finished, the caller frees the sequence's slot."""
         sequence, span = computed.span.sequence, computed.span
         slot = sequence.slot
         assert slot is not None
@@ -37,13 +37,13 @@ class Committer:
             self._score(sequence, computed, slot)
         messages: list[Message] = []
         if n_prompt_rows and not sequence.prefilling and not sequence.group.prompt_done:
-            messages.append((sequence.group.reader, self._prompt_done(sequence, slot)))
+            messages.append((sequence.group.mailbox, self._prompt_done(sequence, slot)))
         if sequence.n_pending == 0:
             messages += self._advance(sequence, computed.logits[-1:])
         return messages
 
     def _score(self, sequence: Sequence, computed: Computed, slot: Slot) -> None:
-        """Keep what each row says about the prompt token after it."""
+        """Store each row's log-probabilities of the prompt token after it."""
         k = sequence.demand.score_top
         assert k is not None
         prompt, start = sequence.demand.prompt, computed.span.start
@@ -73,12 +73,12 @@ class Committer:
         """Sample the next token, or end a sequence that may not have one."""
         candidate, group = sequence.candidate, sequence.group
         if group.request.max_tokens == 0:
-            return [(group.reader, s.candidate.finish_empty()) for s in group.sequences if not s.candidate.finished]
+            return [(group.mailbox, s.candidate.finish_empty()) for s in group.sequences if not s.candidate.finished]
         row = rows[0]
         try:
             token = sequence.sampler.sample(row, candidate.n_tokens)
         except EveryTokenBanned as refusal:
-            return [(group.reader, refusal)]
+            return [(group.mailbox, refusal)]
         logprob: float | None = None
         top: tuple[tuple[int, float], ...] = ()
         if group.request.logprobs is not None:
@@ -91,7 +91,7 @@ class Committer:
         if not candidate.finished:
             sequence.sampler.accept(token)
             sequence.last_token = token
-        return [(group.reader, event) for event in events]
+        return [(group.mailbox, event) for event in events]
 
 
 def _prompt_scores(rows: list[ScoreRow | None], k: int) -> PromptScores:

@@ -1,12 +1,11 @@
-"""What each KV slot holds, and which of it a new prompt can reuse.
+"""What each KV slot holds, and how much of it a new prompt can reuse.
 
-Bookkeeping only: no model, no threads. The scheduler tells it what was computed and carries out the copies it asks for.
+Bookkeeping only: no model, no threads. The scheduler reports what was computed and carries out the copies.
 
     |──── computed as a prompt (arithmetic.py) ──|──── sampled, or after something sampled ────|
     0                                        n_exact                                           n
 
-A slot is `running` (a sequence holds it) or not; one that is not keeps its tokens as prefix cache until
-its place is needed.
+A slot is `running` while a sequence holds it. Otherwise its tokens stay as prefix cache until the slot is needed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 KEEP = 64
-"""Tokens beyond a common prefix that make a slot worth keeping: reuse copies it instead of cutting it."""
+"""A slot with more tokens than this beyond the common prefix is copied, not cut: they may be reused again."""
 
 WORTH_COPYING = 32
-"""Shorter prefixes are computed again: cheaper than a copy."""
+"""Tokens. Shorter prefixes are computed again, which is faster than a copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreRow:
-    """What the model said at one prompt position about the token after it."""
+    """Log-probabilities at one prompt position: of the prompt's own next token, and of the likeliest ones."""
 
     follower: int
     logprob: float
@@ -36,17 +35,17 @@ class ScoreRow:
 
 @dataclass(slots=True)
 class Slot:
-    """One KV slot. `n` tokens are resident."""
+    """One KV slot, of which `n` tokens are computed."""
 
     id: int
     tokens: NDArray[np.int32]
     n: int = 0
     n_exact: int = 0
-    """Leading tokens that any prompt could have left here: what a reproducible request may reuse."""
+    """Leading tokens that were computed as a prompt's: what a reproducible request may reuse."""
     running: bool = False
     used_at: int = 0
     rows: list[ScoreRow | None] = field(default_factory=list)
-    """One a resident token, None where nobody asked for its score."""
+    """One for each token, None where no score was wanted."""
 
     def cut(self, n: int) -> None:
         """Forget all but the first n tokens."""
@@ -58,7 +57,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a sequence asks of the cache."""
+    """What a sequence looks for in the cache."""
 
     prompt: NDArray[np.int32]
     """(P,) token ids."""
@@ -77,7 +76,7 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a sequence will run and what is already there."""
+    """The slot for a sequence, and how much of its prompt is reused."""
 
     slot: Slot
     n_reused: int
@@ -110,27 +109,27 @@ class KVSlots:
 
     @property
     def n_idle(self) -> int:
-        """Slots nobody holds whose tokens are kept."""
+        """Slots without a sequence whose tokens are kept."""
         return sum(not s.running and s.n > 0 for s in self._slots)
 
     @property
     def n_free(self) -> int:
-        """Slots nobody holds, kept tokens or not."""
+        """Slots without a sequence, whether or not they keep tokens."""
         return sum(not s.running for s in self._slots)
 
     def best_reuse(self, demand: Demand) -> Reuse | None:
-        """The resident prefix that saves the demand most; None if there is none. Of equals, one in its place."""
+        """The prefix that saves most computing; None if there is none. Of equals one that needs no copy."""
         found = [Reuse(slot, self._n_usable(slot, demand)) for slot in self._slots if slot.n > 0]
         best = max(found, key=self._worth, default=None)
         return None if best is None or best.n == 0 else best
 
     def _worth(self, reuse: Reuse) -> tuple[int, bool, int]:
-        """Sorts reuses by what they save: nothing, if one is neither in its place nor worth a copy."""
+        """Sorts reuses by what they save: nothing, if one needs a copy and is too short for it."""
         in_place = self._in_place(reuse)
         return reuse.n if in_place or reuse.n >= WORTH_COPYING else 0, in_place, reuse.n
 
     def _n_usable(self, slot: Slot, demand: Demand) -> int:
-        """How much of a slot a demand can use. Its last token is always computed: its logits are needed."""
+        """Tokens of a slot that a demand can reuse. A prompt's last token is always computed, for its logits."""
         n = min(common_prefix(slot.tokens[: slot.n], demand.prompt), len(demand.prompt) - 1)
         if demand.reproducible:
             n = min(n, slot.n_exact)
@@ -139,7 +138,7 @@ class KVSlots:
         return n if self.can_cut or n == slot.n else 0
 
     def place(self, reuse: Reuse | None) -> Placement | None:
-        """Choose a slot for a prompt of which `reuse` is there already; None if every slot is running.
+        """Choose a slot for a prompt that can reuse `reuse`; None if every slot is running.
 
         The caller copies if `copy_from` is set, then calls `open` with the placement.
         """
@@ -154,18 +153,18 @@ class KVSlots:
         return Placement(target, reuse.n, source)
 
     def _in_place(self, reuse: Reuse) -> bool:
-        """Whether nobody holds the slot and cutting it loses little."""
+        """Whether the slot is free, and cutting it to the prefix loses little."""
         return not reuse.slot.running and reuse.slot.n - reuse.n <= KEEP
 
     def _victim(self, source: Slot | None) -> Slot | None:
-        """The slot to overwrite: the lowest empty one (arithmetic.py), else the longest unused, the source last."""
+        """The slot to overwrite: the lowest empty one (arithmetic.py), else the least recently used, `source` last."""
         idle = [s for s in self._slots if not s.running]
         if not idle:
             return None
         return min(idle, key=lambda s: (s.n > 0, s is source, s.used_at, s.id))
 
     def open(self, placement: Placement) -> None:
-        """Make the placement true in the books: the slot holds the reused prefix and runs."""
+        """Record the placement: the slot holds the reused prefix and is running."""
         slot, source = placement.slot, placement.copy_from
         assert not slot.running
         if source is not None:
@@ -180,7 +179,7 @@ class KVSlots:
         self._touch(slot)
 
     def append(self, slot: Slot, tokens: Sequence[int] | NDArray[np.int32], *, exact: bool) -> None:
-        """Tokens were computed at the end of a running slot; `exact`: as a prompt, not sampled."""
+        """Record tokens computed at the end of a running slot; `exact`: as a prompt's, not sampled."""
         n = len(tokens)
         assert slot.running
         assert slot.n + n <= self.capacity
@@ -191,13 +190,13 @@ class KVSlots:
         slot.rows.extend([None] * n)
 
     def close(self, slot: Slot) -> None:
-        """The sequence has left; its tokens stay as prefix cache."""
+        """The sequence has ended; its tokens stay as prefix cache."""
         assert slot.running
         slot.running = False
         self._touch(slot)
 
     def exchange(self, a: Slot, b: Slot) -> None:
-        """The contents of two slots have changed places (a gap was closed)."""
+        """Two slots were exchanged, to close a gap (arithmetic.py)."""
         for name in ("tokens", "n", "n_exact", "running", "used_at", "rows"):
             value = getattr(a, name)
             setattr(a, name, getattr(b, name))
@@ -216,7 +215,7 @@ class KVSlots:
 
 
 def common_prefix(a: NDArray[np.int32], b: NDArray[np.int32]) -> int:
-    """How many tokens two runs share from their start."""
+    """Length of the common prefix of two token arrays."""
     n = min(len(a), len(b))
     differs = a[:n] != b[:n]
     first = int(differs.argmax()) if n else 0
@@ -224,7 +223,7 @@ def common_prefix(a: NDArray[np.int32], b: NDArray[np.int32]) -> int:
 
 
 def _first_missing_row(slot: Slot, demand: Demand, n: int) -> int:
-    """First position before n whose score row is unknown, too narrow or about another follower; n if none."""
+    """First position before n whose score row is missing, too narrow or about another next token; n if none."""
     assert demand.score_top is not None
     for i, row in enumerate(slot.rows[:n]):
         if row is None or len(row.ids) < demand.score_top or row.follower != demand.prompt[i + 1]:

@@ -1,7 +1,7 @@
-"""The embedded engine: a thread that owns a llama.cpp context, and the handle that the event loop holds.
+"""The embedded engine: a thread that owns a llama.cpp context, and the object that the event loop calls.
 
-Commands go in under one condition, events come out once a step. Nothing but the thread touches the scheduler, the
-context or a sequence. Knows no HTTP.
+Commands are passed in under one condition, events are delivered once a step. Only the thread touches the scheduler,
+the context and sequences. Knows no HTTP.
 """
 
 import asyncio
@@ -33,16 +33,16 @@ BROKEN = "The engine failed; the server's log has the cause."
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model that can compute; the engine's thread's own, once that has begun."""
+    """A model that can compute. It belongs to the engine's thread once that has started."""
 
     scheduler: Scheduler
     kv: KVSlots
     free: Callable[[], None]
-    """Gives back the model's memory; called once, last of all."""
+    """Frees the model's memory; called once, at the end of the thread."""
 
 
 class LlamaEngine(Engine):
-    """An `Engine` over any `Runner`: `loading.load_engine` makes one of a GGUF file, the tests of a fake runner."""
+    """An engine over any `Runner`: `loading.load_engine` makes one from a GGUF file, the tests from a fake runner."""
 
     # An attribute here: the protocol's property only asks for something to read.
     fingerprint: str = ""
@@ -66,9 +66,9 @@ class LlamaEngine(Engine):
         self._commands: list[Callable[[], None]] = []
         self._closing = False
         self._n_taken = 0
-        """Sequences that the scheduler has, or has had since the readers were last told of any that left."""
+        """Sequences that the scheduler was given and that were not removed from the tracker yet."""
         self._n_running = self._n_idle = 0
-        """Of the latest step, for whoever asks."""
+        """After the latest step, for `stats`."""
         self._scheduler, self._kv, self._free = loaded.scheduler, loaded.kv, loaded.free
         self._thread = threading.Thread(target=self._run, name="afterword-engine", daemon=True)
         self._thread.start()
@@ -123,8 +123,9 @@ class LlamaEngine(Engine):
             self._free()
 
     def _take_commands(self) -> bool:
-        """Run what was posted, waiting for it if there is nothing else to do; False when the engine closes."""
+        """Run posted commands, waiting for some if there is nothing else to do; False when the engine closes."""
         if self._scheduler.idle:
+            # While idle, this thread's OpenMP workers would slow down other engines (openmp.py).
             release_workers()
         with self._changed:
             while not self._commands and self._scheduler.idle and not self._closing:
@@ -141,9 +142,9 @@ class LlamaEngine(Engine):
         self._n_taken += group.request.n_candidates
         try:
             group.sequences = self._sequences_of(group)
-        except Exception as error:  # whatever it is, it concerns this request alone
+        except Exception as error:  # of any kind: it must fail this request alone
             failure = public_error(error, "The engine could not take this request; the server's log has the cause.")
-            deliver([(group.reader, failure)])
+            deliver([(group.mailbox, failure)])
         else:
             self._scheduler.add(group)
 
@@ -162,7 +163,7 @@ class LlamaEngine(Engine):
                 end_ids=request.end_ids,
                 min_tokens=request.min_tokens,
             )
-            # Only one candidate scores the prompt; the others find it computed.
+            # Only one candidate scores the prompt; the others reuse its rows.
             score_top = request.prompt_logprobs if candidate.index == 0 else None
             sequences.append(Sequence(group, candidate, sampler, Demand(prompt, reproducible, score_top)))
         return sequences
@@ -177,16 +178,16 @@ class LlamaEngine(Engine):
         if sequence.slot is not None and not sequence.candidate.finished:
             events = sequence.candidate.end()
             self._scheduler.end(sequence)
-            deliver((sequence.group.reader, event) for event in events)
+            deliver((sequence.group.mailbox, event) for event in events)
 
     def _note_waits(self) -> None:
         for sequence in self._scheduler.just_admitted:
             self._tracker.capacity.note_wait(time.monotonic() - sequence.group.queued_at)
-        # An idle engine takes no further step, and must not keep its last requests.
+        # An idle engine takes no further step: without this its last requests would stay in memory.
         self._scheduler.just_admitted = []
 
     def _publish(self) -> None:
-        """Say what runs now. First who has left: so nobody who has is ever counted as waiting."""
+        """Publish the counts of this step. Ended sequences come first: else `stats` would count them as waiting."""
         n_taken = len(self._scheduler.running) + len(self._scheduler.waiting)
         self._tracker.remove(self._n_taken - n_taken)
         self._n_taken = n_taken

@@ -1,4 +1,4 @@
-"""From a GGUF file to a running engine: load, size, probe, name. Says no in one sentence when it cannot."""
+"""From a GGUF file to a running engine: load it, size its cache, probe it, start its thread."""
 
 import os
 from dataclasses import astuple, dataclass
@@ -45,7 +45,7 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class LlamaSettings:
-    """One GGUF file and the share of the machine it may use."""
+    """One GGUF file, and how much of the machine it may use."""
 
     path: Path
     """The GGUF file."""
@@ -62,21 +62,21 @@ class LlamaSettings:
     cache_dir: Path
     """Where hashes of files and results of probes are kept."""
     kernels: KernelChoice
-    """`own`: the kernels of kernels.py where they can be had; `llama.cpp`: its own. One choice a process."""
+    """`own`: those of kernels.py where they can be built; `llama.cpp`: its own. One choice for a process."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A model, how its rows are computed, and the context that its share of memory allows."""
+    """A model, how its rows are computed, and the context that its memory allows."""
 
     model: LlamaModel
     arithmetic: Arithmetic
-    share: MemoryPlan
+    memory: MemoryPlan
     context: LlamaContext
 
 
 def load_engine(settings: LlamaSettings) -> LlamaEngine:
-    """Load the model, allot its slots and start its thread; seconds to minutes.
+    """Load the model, allocate its slots and start its thread; seconds to minutes.
 
     Raises `ConfigurationError` if the file is missing, no GGUF or no text model, or if memory is too small. Where
     llama.cpp aborts, the process says so and ends.
@@ -104,11 +104,11 @@ def _start(
 ) -> LlamaEngine:
     if not model.decoder_only:
         raise _no_text(model, settings)
-    share = _share(model, settings, arithmetic)
+    memory = _plan_memory(model, settings, arithmetic)
     context = LlamaContext(
         model,
-        n_slots=share.n_slots + arithmetic.n_spare_slots,
-        n_ctx_slot=cells(share.context),
+        n_slots=memory.n_slots + arithmetic.n_spare_slots,
+        n_ctx_slot=cells(memory.context),
         n_batch=MICRO_BATCH,
         n_threads=_n_threads(settings),
         fused_attention=arithmetic.fused_attention,
@@ -116,26 +116,26 @@ def _start(
     try:
         _check_logits(model, context, settings, identity, cache)
         probed = (*identity, astuple(arithmetic), min(context.n_slots, 2))
-        return _engine(_Opened(model, arithmetic, share, context), settings, probed, cache)
+        return _engine(_Opened(model, arithmetic, memory, context), settings, probed, cache)
     except BaseException:
-        # Before the model, which the caller frees.
+        # Before the model, which the caller frees and the context points to.
         context.close()
         raise
 
 
 def _engine(opened: _Opened, settings: LlamaSettings, identity: tuple[object, ...], cache: ResultCache) -> LlamaEngine:
-    model, share, context = opened.model, opened.share, opened.context
+    model, memory, context = opened.model, opened.memory, opened.context
     exact = _is_exact(opened, identity, cache)
-    # What was tried out so far was computed in this thread; from here on the engine's own computes.
+    # The probe computed in this thread and leaves OpenMP workers behind; from here on the engine's thread computes.
     release_workers()
     capabilities = Capabilities(
-        context=share.context,
+        context=memory.context,
         max_logprobs=min(MAX_LOGPROBS, model.n_vocab),
         reproducible=exact,
         prefix_cache=True,
-        n_slots=share.n_slots,
+        n_slots=memory.n_slots,
     )
-    kv = KVSlots(share.n_slots, context.n_ctx_slot, can_cut=model.memory_can_be_cut)
+    kv = KVSlots(memory.n_slots, context.n_ctx_slot, can_cut=model.memory_can_be_cut)
     runner = LlamaRunner(context, opened.arithmetic)
 
     def free() -> None:
@@ -143,10 +143,10 @@ def _engine(opened: _Opened, settings: LlamaSettings, identity: tuple[object, ..
         model.close()
 
     return LlamaEngine(
-        # A model of its own: requests are tokenized and answers spelled also while the engine closes.
+        # Separate from the weights: requests are tokenized and answers spelled also while the engine closes.
         Vocabulary(LlamaModel(settings.path, vocab_only=True)),
         capabilities,
-        fingerprint(*identity, share.context, exact),
+        fingerprint(*identity, memory.context, exact),
         Loaded(Scheduler(kv, runner, LogSoftmax(model.n_vocab), opened.arithmetic), kv, free),
         max_waiting=settings.max_waiting,
     )
@@ -168,7 +168,7 @@ def _no_text(model: LlamaModel, settings: LlamaSettings) -> ConfigurationError:
 
 
 def _is_exact(opened: _Opened, identity: tuple[object, ...], cache: ResultCache) -> bool:
-    """What the probe finds, found once."""
+    """The probe's result, computed once for each identity."""
 
     def probe() -> str:
         return str(keeps_its_numbers(opened.context, opened.model.n_vocab, opened.arithmetic))
@@ -181,7 +181,7 @@ def _n_threads(settings: LlamaSettings) -> int:
 
 
 def _arithmetic_of(model: LlamaModel, kernels: str) -> Arithmetic:
-    """How the kernels in use compute the model."""
+    """How the kernels in use should compute the model; the probe checks it."""
     if kernels != LLAMA_CPP:
         return INDEPENDENT
     if not model.memory_can_be_cut:
@@ -189,9 +189,9 @@ def _arithmetic_of(model: LlamaModel, kernels: str) -> Arithmetic:
     return FLOATS if model.float_weights else QUANTISED
 
 
-def _share(model: LlamaModel, settings: LlamaSettings, arithmetic: Arithmetic) -> MemoryPlan:
+def _plan_memory(model: LlamaModel, settings: LlamaSettings, arithmetic: Arithmetic) -> MemoryPlan:
     context = min(DEFAULT_CONTEXT, model.n_ctx_train) if settings.context is None else settings.context
-    # Logits and the masks, or the scores of every head where they are kept, each with a copy in work.
+    # Logits and the masks, or the scores of every head where they are kept, each with a copy while they are computed.
     row = 2 * (model.n_vocab + cells(context) * (1 if arithmetic.fused_attention else model.n_head))
     spare = arithmetic.n_spare_slots * cells(context) * model.kv_bytes_per_token
     need = MemoryNeed(

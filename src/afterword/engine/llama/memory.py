@@ -6,14 +6,14 @@ from afterword.config.tree import DEFAULT_CONTEXT
 from afterword.errors import ConfigurationError
 
 SMALLEST_CONTEXT = 256
-"""llama.cpp allots cells in blocks of this size."""
+"""llama.cpp allocates cells in blocks of this size."""
 
 MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryNeed:
-    """What a model takes, in bytes."""
+    """What a model needs, in bytes."""
 
     weights: int
     kv_per_token: int
@@ -57,5 +57,5 @@ def plan_memory(need: MemoryNeed, *, context: int | None, parallel: int, budget:
 
 
 def cells(context: int) -> int:
-    """KV cells of a slot for that many tokens: one more for a row that is cut off again, in whole blocks."""
+    """KV cells of a slot for that many tokens: whole blocks, with one cell more for a padding row."""
     return -(-(context + 1) // SMALLEST_CONTEXT) * SMALLEST_CONTEXT

@@ -1,9 +1,9 @@
-"""Ends the worker threads with which llama.cpp computes, while there is nothing to compute. Knows no model.
+"""Ends the OpenMP worker threads of a thread that has nothing to compute. Knows no model.
 
-OpenMP keeps a team of workers for each thread that ever computed. While all teams together have more members than the
-machine has processors, none of them waits actively, and on an otherwise idle machine each of the hundreds of times that
-a token's computation waits then takes long: a lone sequence takes four times as long, even if the other teams have
-nothing to do. So a thread that has nothing to compute gives up its team. A new one takes some 0.1 ms.
+OpenMP keeps a team of workers for each thread that ever computed. While all teams together have more threads than the
+machine has processors, no worker waits by spinning; each of the hundreds of barriers in a token's computation then has
+to wake threads, and a single sequence takes four times as long, even if the other teams are idle. So an idle thread
+ends its team. Starting a new one takes some 0.1 ms.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ PAUSE_SOFT = 1
 
 
 def _release() -> Callable[[], None]:
-    """Nothing is done where the library is not GNU's, whose way of waiting is the reason."""
+    """Does nothing where the library is not GNU's, which is the one that waits like this."""
     try:
         library = ctypes.CDLL("libgomp.so.1")
         library.omp_pause_resource_all.argtypes = [ctypes.c_int]

@@ -1,7 +1,7 @@
 """Whether this build of llama.cpp gives this model's logits, and computes them as its `Arithmetic` says.
 
-Computes some hundred tokens in several ways and compares the logits' bits. A model that fails still answers; its card
-says that seeded requests are not reproducible to the bit.
+Computes some hundred tokens in several ways and compares the logits' bits. A model that fails is still served; its
+card says that seeded requests are not reproducible to the bit.
 """
 
 from enum import StrEnum
@@ -13,7 +13,7 @@ from afterword.engine.llama.arithmetic import Arithmetic
 from afterword.engine.llama.binding import LlamaContext
 
 N = 80
-"""Tokens of the longest text that is compared; a context that cannot hold them does not get the promise."""
+"""Tokens of the longest text that is compared; with a smaller context the probe fails."""
 
 N_LONE = 16
 """Single rows that are compared: one alone may be equal by luck where the next matrix is quantised."""

@@ -1,4 +1,4 @@
-"""Spans into one llama.cpp call, laid out as arithmetic.py says, and its logits back.
+"""From spans to one llama.cpp call, laid out as arithmetic.py says, and from its logits back to spans.
 
 The only caller of `LlamaContext`. Engine thread only.
 """
@@ -19,7 +19,7 @@ from afterword.engine.llama.sequence import Span
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """What became of a span."""
+    """A span's result."""
 
     span: Span
     logits: NDArray[np.float32]
@@ -42,7 +42,7 @@ class Runner(Protocol):
         ...
 
     def exchange(self, a: int, b: int, n_a: int, n_b: int) -> None:
-        """Let two slots that hold n_a and n_b tokens change places."""
+        """Exchange the contents of two slots that hold n_a and n_b tokens."""
         ...
 
 

@@ -1,7 +1,7 @@
 """A step of the engine: admit, close a gap, decide, forward, commit.
 
-No prefill or decode phase: a sequence has tokens and `n_computed`, and each step gives it some of the difference.
-What is admitted finishes: its slot holds prompt and max_tokens by construction.
+There is no prefill or decode phase: a sequence has tokens and `n_computed`, and each step computes some of the
+difference. Nothing is preempted: a slot is large enough for prompt and max_tokens by construction.
 
 Knows no model library, no threads and no clock. Engine thread only.
 """
@@ -45,7 +45,7 @@ class Scheduler:
         self.running: list[Sequence] = []
         """In the order in which they were admitted."""
         self.just_admitted: list[Sequence] = []
-        """Sequences that got their slot in the latest step."""
+        """Sequences admitted in the latest step."""
 
     @property
     def counters(self) -> Counters:
@@ -62,13 +62,13 @@ class Scheduler:
         self.waiting.extend(group.sequences)
 
     def cancel(self, group: Group) -> None:
-        """Forget a group; its slots are free at once, with what they hold as prefix cache."""
+        """Drop a group; its slots are free at once, and what they hold stays as prefix cache."""
         self.waiting = [s for s in self.waiting if s.group is not group]
         for sequence in [s for s in self.running if s.group is group]:
             self._release(sequence)
 
     def end(self, sequence: Sequence) -> None:
-        """Forget one running sequence past its prompt; the rest of its group goes on."""
+        """Drop one running sequence past its prompt; the rest of its group goes on."""
         assert not sequence.prefilling, "others may wait for its prompt"
         self._release(sequence)
 
@@ -129,7 +129,7 @@ def _span(sequence: Sequence, n: int) -> Span:
 
 
 def _outputs(sequence: Sequence, n: int) -> NDArray[np.int8]:
-    """Which of the next n tokens' logits are needed: all that are scored, and the one to sample from."""
+    """1 for those of the next n tokens whose logits are needed: all that are scored, and the one to sample from."""
     outputs = np.zeros(n, dtype=np.int8)
     if sequence.scored:
         outputs[: max(0, sequence.n_prompt - 1 - sequence.n_computed)] = 1

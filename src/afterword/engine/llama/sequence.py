@@ -1,4 +1,4 @@
-"""One candidate on its way through the engine, and the group of candidates that share a prompt.
+"""One candidate in the engine, and the group of candidates that share a prompt.
 
 All state of a running completion lives here and dies with it. Engine thread only.
 """
@@ -20,8 +20,8 @@ class Group:
     """One `GenerationRequest` in the engine."""
 
     request: GenerationRequest
-    reader: Mailbox
-    """Of its events; only passed through here."""
+    mailbox: Mailbox
+    """Where its events go."""
     queued_at: float
     """Seconds on the monotonic clock."""
     sequences: list["Sequence"] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Sequence:
     candidate: Candidate
     sampler: Sampler
     demand: Demand
-    """What it asks of the prefix cache; `demand.prompt` is the prompt."""
+    """What it looks for in the prefix cache; `demand.prompt` is the prompt."""
     slot: Slot | None = None
     n_computed: int = 0
     last_token: int = -1
@@ -102,7 +102,7 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The slice of one sequence that goes into a step: its next n tokens."""
+    """The next n tokens of one sequence, as a step computes them."""
 
     sequence: Sequence
     start: int

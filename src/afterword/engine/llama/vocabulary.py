@@ -7,7 +7,7 @@ from afterword.tokens import SEPARATOR, InfillTokens, Tokenizer, choose_separato
 
 
 class Vocabulary(Tokenizer):
-    """`afterword.tokens.Tokenizer` over an open `LlamaModel`; see there for the fields' meaning."""
+    """A tokenizer over an open `LlamaModel`."""
 
     def __init__(self, model: LlamaModel) -> None:
         self._model = model

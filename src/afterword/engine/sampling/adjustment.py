@@ -1,7 +1,6 @@
-"""What a request and a candidate's own tokens change in the logits before sampling (docs/rules.md#sampling-order).
+"""Bias and penalties: the changes to the logits before sampling (docs/rules.md#sampling-order).
 
-Dense vectors, so that a step costs the same however long the prompt and the completion are. Knows nothing of
-drawing a token.
+Dense vectors, so that a step costs the same however long the prompt and the completion are. Draws no token.
 """
 
 import math
@@ -33,12 +32,13 @@ class Adjustment:
         self._counts: Counter[int] = Counter()
         bias = token_bias(sampling.logit_bias)
         self._bias = dict.fromkeys(bias.forced, 0.0) if bias.forced else bias.added
-        self._elsewhere = -math.inf if bias.forced else 0.0
-        """What is added to tokens that `_bias` does not name."""
+        self._default = -math.inf if bias.forced else 0.0
+        """Added to tokens that `_bias` does not name."""
         self._added: NDArray[np.float32] | None = None
         self._factors: NDArray[np.float32] | None = None
+        # Both stay None where nothing changes, so that a plain request costs no pass over the vocabulary.
         if self._bias:
-            self._added = np.full(n_vocab, self._elsewhere, dtype=np.float32)
+            self._added = np.full(n_vocab, self._default, dtype=np.float32)
             self._added[list(self._bias)] = list(self._bias.values())
         if self._repetition != 1.0:
             self._factors = np.ones(n_vocab, dtype=np.float32)
@@ -53,9 +53,9 @@ class Adjustment:
         if self._added is None:
             self._added = np.zeros(self._n_vocab, dtype=np.float32)
         self._counts[token] += 1
-        # Worked out anew from the count: repeated subtraction would pile up rounding.
+        # Computed anew from the count: repeated subtraction would add up rounding errors.
         penalty = self._counts[token] * self._frequency + self._presence
-        self._added[token] = self._bias.get(token, self._elsewhere) - penalty
+        self._added[token] = self._bias.get(token, self._default) - penalty
 
     def apply(
         self, row: NDArray[np.float32], out: NDArray[np.float32], spare: NDArray[np.float32]
@@ -78,6 +78,7 @@ class Adjustment:
         """
         assert self._factors is not None
         choose = np.minimum if self._repetition > 1.0 else np.maximum
+        # A factor may turn a large logit into infinity, which the choice below drops.
         with np.errstate(over="ignore"):
             np.divide(row, self._factors, out=out)
             np.multiply(row, self._factors, out=spare)

@@ -11,17 +11,17 @@ _BAN, _FORCE = -100.0, 100.0
 
 
 class EveryTokenBanned(InvalidRequest):
-    """The request's own rules leave its candidate no token: the client's mistake, unlike broken logits."""
+    """Bias and bans leave the candidate no token: the client's mistake, unlike broken logits."""
 
     def __init__(self, *, by_min_tokens: bool) -> None:
-        """`by_min_tokens`: those that the bias leaves are end tokens, and those may not come yet."""
+        """`by_min_tokens`: the bias leaves only end tokens, which `min_tokens` bans for now."""
         rules = "logit_bias and min_tokens together ban" if by_min_tokens else "logit_bias bans"
         super().__init__(f"{rules} every token.", param="logit_bias")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenBias:
-    """What is forced, banned and added."""
+    """A `logit_bias` by what it does."""
 
     forced: tuple[int, ...]
     """In order of their ids. If there are any, they keep their logits and no other token may be sampled."""
@@ -30,7 +30,10 @@ class TokenBias:
 
 
 def token_bias(logit_bias: Sequence[tuple[int, float]]) -> TokenBias:
-    """Adding 100 to forced tokens would change nothing but the rounding, so everything else is banned instead."""
+    """Sort a `logit_bias` into what it forces, bans and adds.
+
+    Adding 100 to forced tokens would change nothing but the rounding, so all others are banned instead.
+    """
     forced = sorted(token for token, bias in logit_bias if bias >= _FORCE)
     if forced:
         return TokenBias(tuple(forced), {})
@@ -40,7 +43,7 @@ def token_bias(logit_bias: Sequence[tuple[int, float]]) -> TokenBias:
 def check_tokens_are_left(request: GenerationRequest, n_vocab: int) -> None:
     """Raise `EveryTokenBanned` if a candidate could sample nothing of a vocabulary of `n_vocab` tokens.
 
-    For engines that sample elsewhere: what another program makes of such a request is not known.
+    For engines that sample in another program, which may do anything with such a request.
     """
     if request.max_tokens == 0:
         return

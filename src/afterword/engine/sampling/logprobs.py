@@ -1,7 +1,7 @@
 """Log-probabilities of tokens under the model's raw logits (docs/rules.md#raw-logits). Knows no sampling and no model.
 
-Every number follows from one row of logits alone, to the bit: rows are taken one at a time, through buffers
-of this module's own, by numpy operations that neither use threads nor care about alignment.
+Every number follows from one row of logits alone, to the bit: rows are computed one at a time, in buffers of this
+module's own, by numpy operations whose results depend neither on threads nor on alignment.
 """
 
 import math
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from afterword.engine.sampling.largest import largest
 
 FLOOR = -9999.0
-"""Stands for every log-probability below it, minus infinity included: JSON has no infinity."""
+"""The lowest log-probability shown; minus infinity becomes this too, because JSON has no infinity."""
 
 _FOLD = 8
+"""Terms that are added in float32 before the long sum in float64."""
 
 
 class LogSoftmax:

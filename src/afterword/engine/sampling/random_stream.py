@@ -1,6 +1,6 @@
-"""Uniform random numbers that follow from their place alone (docs/rules.md#random-numbers). Knows no sampling.
+"""Uniform random numbers, each a hash of its key and position (docs/rules.md#random-numbers). Knows no sampling.
 
-There is no state to advance: neither the batch, nor the order of work, nor a restart can move a draw.
+There is no state to advance, so neither the batch, nor the order of work, nor a restart can change a draw.
 """
 
 import hashlib
@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass
 
 _PURPOSE = b"token draw"
-"""Keeps these numbers apart from any other use of the same key; a part of what seeds mean, so never change it."""
+"""Separates these numbers from other uses of the same key. Changing it would change the meaning of every seed."""
 
 
 @dataclass(frozen=True, slots=True)

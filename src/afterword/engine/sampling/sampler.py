@@ -1,7 +1,7 @@
 """Drawing the next token of one candidate from a row of logits (docs/rules.md#sampling-order).
 
-The token follows from the row, the candidate's own past and its random stream alone, to the bit: never from
-other rows, from where the row lies in memory, or from how often somebody asked. Knows no model and no batch.
+The token follows from the row, the candidate's earlier tokens and its random numbers alone, to the bit: not from other
+rows, from the row's address in memory, or from earlier calls. Knows no model and no batch.
 """
 
 import math
@@ -22,15 +22,17 @@ _DEEPEST = 104.0
 """exp(-_DEEPEST) is 0 in float32."""
 
 _DEPTH_STEP = 9.0
+"""exp(-9) is a ten-thousandth: what lies below it seldom matters to `top_p`."""
 
 _SORTED_AT_ONCE = 512
-"""Tokens that are sorted without further thought."""
+"""Up to this many tokens are sorted as a whole."""
 
 _GROUPS_PER_NAT = 16
+"""Groups of tokens in which the logarithm of the likelihood differs by less than a sixteenth."""
 
 
 class Randomness(Protocol):
-    """Where draws come from; `RandomStream` in the server."""
+    """The source of draws; `RandomStream` in the server."""
 
     def uniform(self, position: int) -> float:
         """The number in [0, 1) that decides the draw at `position`; always the same for the same position."""
@@ -118,7 +120,7 @@ class Sampler:
         return scores
 
     def _nothing_to_sample(self, row: NDArray[np.float32], position: int) -> ValueError | EveryTokenBanned:
-        """Whose fault it is that no token of this row can be sampled."""
+        """The error for a row of which no token can be sampled: the request's fault, or the model's."""
         peak = row.max()
         if not np.isfinite(peak):
             return ValueError(f"the model's logits have {peak} as their largest value")
@@ -155,9 +157,9 @@ class Sampler:
 
 
 class _Ranking:
-    """Tokens in order of likelihood, sorted only where somebody looks: most of many thousands nobody does.
+    """Tokens in order of likelihood, sorted lazily: of many thousands, few decide a draw.
 
-    Groups of similar likelihood come first; within one the order is `in_order`'s.
+    They are put into groups of similar likelihood; a group is sorted by `in_order` only when a draw needs it.
     """
 
     def __init__(self, workspace: Workspace, ids: NDArray[np.intp]) -> None:
@@ -173,16 +175,16 @@ class _Ranking:
 
     @property
     def weight(self) -> float:
-        """Of all of them."""
+        """Of all tokens together."""
         return float(self._ends[-1])
 
     def draw(self, u: float, limit: float) -> int:
-        """The token at `u` of those that stay: the first, and each before which less than `limit` of weight comes."""
-        # No limit: the last group that has a weight of its own.
+        """The token at `u` of those kept: each that less than `limit` of weight comes before, so at least the first."""
+        # Without a limit it is the last group with a weight above 0.
         last = int(self._ends.searchsorted(min(limit, self.weight), side="left"))
         ids, ends = self._inside(last)
         n_before = int(ends.searchsorted(limit, side="left"))
-        # The one that reaches the limit stays too.
+        # The token that reaches the limit is kept too.
         ids, ends = ids[: n_before + 1], ends[: n_before + 1]
         target = u * float(ends[-1])
         group = int(self._ends.searchsorted(target, side="right"))
@@ -202,7 +204,7 @@ class _Ranking:
 
 
 def _draw_from_all(workspace: Workspace, u: float) -> int:
-    """The token at `u` of the whole distribution, cumulated in order of ids: first which block, then where in it."""
+    """The token at `u` of the whole distribution, cumulated in order of ids: first the block, then the token in it."""
     np.add.reduceat(workspace.weights, workspace.starts, out=workspace.block_sums)
     cumulative = workspace.block_sums.cumsum(dtype=np.float64)
     target = u * float(cumulative[-1])
@@ -214,7 +216,7 @@ def _draw_from_all(workspace: Workspace, u: float) -> int:
 
 
 def _first_above(cumulative: NDArray[np.float64], target: float) -> int:
-    """Index of the first sum above `target`; if rounding left none, of the last that has a weight of its own."""
+    """Index of the first sum above `target`; if rounding left none, of the last token with a weight above 0."""
     last = int(cumulative.searchsorted(cumulative[-1], side="left"))
     return min(int(cumulative.searchsorted(target, side="right")), last)
 
@@ -227,7 +229,7 @@ def _mass(workspace: Workspace) -> float:
 def _likeliest_with(workspace: Workspace, weight: float) -> _Ranking:
     """All tokens likelier than some threshold, which together have at least `weight`.
 
-    The threshold sinks until that is so: the first look is enough for nearly all rows of a language model.
+    The threshold is lowered until that is so; the first one is enough for nearly all rows of a language model.
     """
     for depth in _depths():
         ranking = _Ranking(workspace, np.flatnonzero(workspace.shifted >= np.float32(-depth)))

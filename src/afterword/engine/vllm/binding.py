@@ -1,7 +1,7 @@
 """vLLM's asynchronous engine on a thread and an event loop of its own. The only file that imports vLLM.
 
-Everything of vLLM's that crosses this file's border is turned into this package's own types here. Importing it takes
-seconds and loads torch, so it is imported only when a model of this kind is loaded.
+vLLM's types are converted to this package's own here and go no further. Importing this takes seconds and loads torch,
+so it is imported only when a model of this kind is loaded.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from afterword.errors import ConfigurationError, EngineFailed, InvalidRequest
 from vllm import SamplingParams
 
 START_SECONDS = 3600
-"""Longest start that is waited for; large models load for many minutes."""
+"""Time-out of the start; large models load for many minutes."""
 
 
 def known_options() -> frozenset[str]:
@@ -41,7 +41,7 @@ def known_options() -> frozenset[str]:
 
 
 class VllmCore(Core):
-    """A `Core` over an `AsyncLLM`; see there for what may be called from where."""
+    """A core over an `AsyncLLM`."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         """Start vLLM; minutes. `options`: arguments of its engine. Raises `ConfigurationError`."""
@@ -86,7 +86,7 @@ class VllmCore(Core):
         except Exception as error:
             raise EngineFailed("The engine failed; the server's log has the cause.") from error
         finally:
-            # Tells vLLM to stop, unless it has ended.
+            # Aborts the request in vLLM, unless it has ended.
             await outputs.aclose()
 
     @override
@@ -98,7 +98,7 @@ class VllmCore(Core):
                 else:
                     self._engine.shutdown()
                 self._end_loop()
-                # Its destructor shuts down once more, which at the end of the program would find nothing left.
+                # Its destructor shuts down again. At the end of the program the modules that it needs would be gone.
                 del self._engine
 
     def _serve(self) -> None:
@@ -115,33 +115,33 @@ class VllmCore(Core):
 
 
 class _Steps:
-    """Counts vLLM's forward passes, as a listener to its statistics. Having one makes vLLM time its requests, too."""
+    """Counts vLLM's forward passes as one of its stat loggers. Having one also makes vLLM time its requests."""
 
     def __init__(self) -> None:
         self.n = 0
 
     def record(self, scheduler_stats: object, iteration_stats: object, **more: object) -> None:  # noqa: ARG002
-        """Called after each pass, and without `scheduler_stats` now and then."""
+        """Called after each pass, and at other times without `scheduler_stats`."""
         self.n += scheduler_stats is not None
 
     def log_engine_initialized(self) -> None:
-        """A part of the interface that says nothing to us, like the two below."""
+        """Not used here, like the two below."""
 
     def log(self) -> None:
         """Called at intervals."""
 
     def record_sleep_state(self, is_awake: int, level: int) -> None:
-        """Called when weights are unloaded, which is not done here."""
+        """Called when weights are unloaded, which does not happen here."""
 
 
 async def _start(options: Mapping[str, Any], steps: _Steps) -> AsyncLLM:
-    """On the loop that vLLM shall be bound to, which this blocks."""
+    """Start vLLM on the loop that runs, which this blocks and to which vLLM stays bound."""
     return AsyncLLM.from_engine_args(AsyncEngineArgs(**options), stat_loggers=[lambda *_: steps])
 
 
 async def _shut_down(engine: AsyncLLM) -> None:
     engine.shutdown()
-    # Tasks that it cancelled get the turn in which they end.
+    # One turn of the loop, in which the tasks that it cancelled end.
     await asyncio.sleep(0)
 
 
@@ -149,7 +149,7 @@ def _params(plan: Plan) -> SamplingParams:
     return SamplingParams(
         max_tokens=plan.max_tokens,
         min_tokens=plan.min_tokens,
-        # What ends a text is in the plan; vLLM's own idea of it must not come on top.
+        # The plan lists every token that ends a candidate; vLLM must add none.
         ignore_eos=True,
         stop_token_ids=sorted(plan.end_ids),
         **sampling_arguments(plan.sampling),

@@ -1,4 +1,4 @@
-"""What the engine needs of vLLM, in this package's words. Knows no vLLM, so the engine runs over a fake in tests."""
+"""What the engine needs of vLLM, as a protocol in this package's types, so that tests can fake it. Knows no vLLM."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -11,7 +11,7 @@ from afterword.engine.vllm.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A sampled token; `logprob` and `top` as in `SampledToken`, None and empty if the plan asks for none."""
+    """A sampled token; `logprob` and `top` as in `SampledToken`, None and empty if the plan wants none."""
 
     id: int
     logprob: float | None
@@ -20,7 +20,7 @@ class NewToken:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What vLLM says of one candidate at a time: tokens since the last step."""
+    """One output of vLLM for one candidate: the tokens since the last one."""
 
     tokens: tuple[NewToken, ...]
     n_cached: int
@@ -37,11 +37,11 @@ class Core(Protocol):
     loop: asyncio.AbstractEventLoop
     """Where `sample` is called."""
     on_end: Callable[[], None]
-    """Called when the loop has ended, whatever it died of, by the thread that ran it."""
+    """Called when the loop has ended for any reason, by the thread that ran it."""
 
     @property
     def is_dead(self) -> bool:
-        """Whether vLLM has broken for good; any thread."""
+        """Whether vLLM has failed for good; any thread."""
         ...
 
     @property

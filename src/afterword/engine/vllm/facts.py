@@ -1,14 +1,14 @@
-"""What a loaded model says of itself, once vLLM runs it. Plain values, so that nothing else need know vLLM."""
+"""Facts about a model that vLLM has loaded, as plain values."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFacts:
-    """A Hugging Face tokenizer and the tokens that it or the model names."""
+    """A Hugging Face tokenizer, and the special tokens of it and the model."""
 
     serialized: str
-    """What the `tokenizers` library makes the tokenizer of."""
+    """The tokenizer in the `tokenizers` library's JSON."""
     name: str
     bos_id: int | None
     eos_id: int | None
@@ -30,8 +30,8 @@ class ModelFacts:
     max_logprobs: int
     prefix_cache: bool
     new_runner: bool
-    """Whether vLLM's second model runner is at work, whose tables have a fixed size."""
+    """Whether vLLM uses its second model runner, whose tables have a fixed size."""
     identity: tuple[str, ...]
-    """What decides the numbers beside the model's files: versions, types, layout on devices."""
+    """What decides the numbers besides the model's files: versions, types, layout on devices."""
     dtype: str
     tokenizer: TokenizerFacts

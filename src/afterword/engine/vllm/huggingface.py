@@ -1,4 +1,4 @@
-"""What a Hugging Face tokenizer and its model's configuration say of tokens; also without starting vLLM.
+"""Reads a Hugging Face tokenizer and what its model's configuration says of tokens; also without starting vLLM.
 
 The only file that imports transformers, which takes a second.
 """
@@ -14,9 +14,9 @@ from afterword.errors import ConfigurationError
 
 
 def load_vocabulary(model: str, options: Mapping[str, object]) -> HfVocabulary:
-    """The vocabulary of a model that runs elsewhere: the same as that of its engine.
+    """The vocabulary of a model that runs in another process: the same as its engine has.
 
-    `options`: arguments of vLLM's engine, of which those about the tokenizer count. Raises `ConfigurationError`.
+    `options`: arguments of vLLM's engine, of which those about the tokenizer are used. Raises `ConfigurationError`.
     """
     trust = {"trust_remote_code": options.get("trust_remote_code", False), "revision": options.get("revision")}
     try:
@@ -35,7 +35,7 @@ def tokenizer_facts(tokenizer: Any, end_ids: frozenset[int], model: str) -> Toke
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise ConfigurationError(
-            f"The tokenizer of {model} is a {type(tokenizer).__name__}, whose tokens cannot be told byte by byte: "
+            f"The tokenizer of {model} is a {type(tokenizer).__name__}, the bytes of whose tokens are not known: "
             "models with a tokenizer.json are served."
         )
     template = getattr(tokenizer, "chat_template", None)
@@ -51,13 +51,13 @@ def tokenizer_facts(tokenizer: Any, end_ids: frozenset[int], model: str) -> Toke
 
 
 def token_ids(written: object) -> frozenset[int]:
-    """Token ids that a configuration writes as one, several or none."""
+    """Token ids that a configuration gives as one number, a list or not at all."""
     values = written if isinstance(written, list) else [written]
     return frozenset(value for value in values if isinstance(value, int))
 
 
 def _generation_ends(model: str, trust: Mapping[str, Any]) -> frozenset[int]:
-    """Ends that generation_config.json adds; a model need not have that file."""
+    """End tokens in generation_config.json, if the model has that file."""
     try:
         return token_ids(GenerationConfig.from_pretrained(model, **trust).eos_token_id)
     except OSError:

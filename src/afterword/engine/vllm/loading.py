@@ -1,4 +1,4 @@
-"""From a model's directory to a running vLLM engine: start, warm up, name. Says no in one sentence when it cannot."""
+"""From a model's directory to a running vLLM engine: start vLLM, warm it up, name what it computes."""
 
 import asyncio
 import difflib
@@ -33,9 +33,9 @@ MAX_LOGPROBS = 1000
 """Likeliest tokens an answer can list for each token, unless `max_logprobs` says otherwise."""
 
 ENVIRONMENT = {
-    # Nothing of what a self-hosted server does is anybody else's business.
+    # vLLM would send usage statistics to its makers.
     "VLLM_NO_USAGE_STATS": "1",
-    # Forking a process that has threads, as this one does, may lock it up.
+    # Forking a process that has threads, as this one does, may deadlock.
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
     "VLLM_LOGGING_LEVEL": "WARNING",
 }
@@ -48,7 +48,7 @@ OWNED = {
     "skip_tokenizer_init": "the tokenizer is needed",
     "runner": "only text is generated",
 }
-"""Arguments of vLLM's engine that `options` may not set, and why."""
+"""Arguments of vLLM's engine that `options` may not set, each with the reason."""
 
 NOT_REPRODUCIBLE = (
     "vLLM computes a sequence together with whatever else is running, and its kernels round differently for other "
@@ -57,12 +57,12 @@ NOT_REPRODUCIBLE = (
 """Why docs/rules.md#same-bytes is not promised; shown on the model's card."""
 
 _TABLE_SIZE, _END_TABLE_SIZE = 1024, 128
-"""Tokens that a request's bias and its ends may name on vLLM's second model runner."""
+"""Most tokens in a request's bias, and most end tokens, on vLLM's second model runner."""
 
 
 @dataclass(frozen=True, slots=True)
 class VllmSettings:
-    """One model and what vLLM is to be told about it."""
+    """One model and vLLM's settings for it."""
 
     model: str
     """A directory in the Hugging Face format, or a name that vLLM finds in its cache or on the hub."""
@@ -77,7 +77,7 @@ class VllmSettings:
 
 
 def load_engine(settings: VllmSettings, cache_dir: Path) -> VllmEngine:
-    """Start vLLM and complete a first prompt; minutes. `cache_dir`: where hashes of files are remembered.
+    """Start vLLM and complete a first prompt; minutes. `cache_dir`: where hashes of files are cached.
 
     Raises `ConfigurationError` if vLLM is not installed, an option is wrong, or the model cannot be loaded.
     """
@@ -135,7 +135,7 @@ def engine_over(core: LoadedCore, settings: VllmSettings, cache_dir: Path) -> Vl
 
 
 def limits_of(facts: ModelFacts) -> Limits:
-    """How much a request may name."""
+    """The limits of vLLM's model runner."""
     if facts.new_runner:
         return Limits(facts.n_vocab, max_listed=_TABLE_SIZE, max_end_ids=_END_TABLE_SIZE)
     return Limits(facts.n_vocab, max_listed=None, max_end_ids=None)
@@ -167,7 +167,7 @@ def check_options(options: Iterable[str], known: frozenset[str]) -> None:
 
 
 def _warm_up(core: LoadedCore) -> None:
-    """Complete a prompt with everything that vLLM compiles on first use, so that no client waits for it."""
+    """Complete a prompt that uses what vLLM compiles on first use, so that no client waits for it."""
     request = GenerationRequest(
         prompt=(0, 0),
         n_candidates=1,

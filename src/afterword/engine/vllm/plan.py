@@ -1,7 +1,6 @@
-"""From what an engine is asked to do to what vLLM is told: one candidate's request, in vLLM's ranges.
+"""From a `GenerationRequest` to vLLM's parameters for each candidate, within vLLM's ranges.
 
-Owns every difference between the two vocabularies that can be bridged. Must not know vLLM's classes: only
-`binding.py` does.
+Owns the translation of every field. Does not know vLLM's classes: only `binding.py` does.
 """
 
 import hashlib
@@ -17,19 +16,19 @@ from afterword.fields.field import RequestField
 from afterword.fields.sampling import SAMPLING_FIELDS, Sampling
 
 VLLM = "vllm"
-"""What the table of fields calls it."""
+"""Its name in the table of fields."""
 
 _PURPOSE = b"vllm seed"
-"""Keeps these seeds apart from any other use of the same key; a part of what seeds mean, so never change it."""
+"""Separates these seeds from other uses of the same key. Changing it would change the meaning of every seed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What this build of vLLM and this model can take."""
+    """What this build of vLLM and this model accept."""
 
     n_vocab: int
     max_listed: int | None
-    """Most tokens that `logit_bias` may name; None: any number."""
+    """Most tokens in `logit_bias`; None: any number."""
     max_end_ids: int | None
     """Most tokens that may end a candidate; None: any number."""
 
@@ -53,7 +52,7 @@ class Plan:
 
 
 def plan_of(request: GenerationRequest, index: int, limits: Limits) -> Plan:
-    """What candidate number `index` of a request asks of vLLM; only the first scores the prompt.
+    """The plan of candidate number `index` of a request; only the first scores the prompt.
 
     Raises `InvalidRequest` if the request leaves its candidates no token, or names more tokens than vLLM takes.
     """
@@ -82,7 +81,7 @@ def seed_of(seed: int, prompt_index: int, candidate: int) -> int:
 
 
 def sampling_arguments(sampling: Sampling) -> dict[str, float]:
-    """A plan's sampling by vLLM's own names."""
+    """A plan's sampling under vLLM's own names."""
     return {
         field.called.get(VLLM, field.name): getattr(sampling, field.name)
         for field in SAMPLING_FIELDS
@@ -91,7 +90,7 @@ def sampling_arguments(sampling: Sampling) -> dict[str, float]:
 
 
 def missing_features(fields: Iterable[RequestField] = SAMPLING_FIELDS) -> dict[str, str]:
-    """What a request may ask of a sampler that vLLM has no name for, as in `Capabilities.lacks`."""
+    """Sampling features that vLLM does not have, as in `Capabilities.lacks`."""
     return {field.feature: "vLLM has nothing like it." for field in fields if field.feature and not _knows(field)}
 
 

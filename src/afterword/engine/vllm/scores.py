@@ -1,7 +1,7 @@
 """Log-probabilities as vLLM lists them, put into this package's order: likeliest first, ties by id.
 
-vLLM lists for each place the token that is there, then the k likeliest, in which the first may come again. Equal
-values come in any order there, and which of several equal ones is the last listed is open.
+For each position vLLM lists the token that is there, then the k likeliest, which may include it again. Equal values
+come in any order, and of several equal ones any may be the last listed.
 """
 
 from collections.abc import Sequence
@@ -34,6 +34,6 @@ def prompt_scores(ids: Sequence[int], logprobs: Sequence[float], n_places: int, 
 def _order(table: NDArray[np.int32], values: NDArray[np.float64]) -> NDArray[np.intp]:
     """Columns of the k likeliest different tokens of each row, likeliest first."""
     ranked = values.copy()
-    # The token that is there counts once: where the likeliest have it too, its own column goes to the end.
+    # The token at the position counts once: if the likeliest include it, its own column is sorted to the end.
     ranked[(table[:, 1:] == table[:, :1]).any(axis=1), 0] = -np.inf
     return np.lexsort((table, -ranked), axis=1)[:, : table.shape[1] - 1]

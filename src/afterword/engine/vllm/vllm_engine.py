@@ -1,7 +1,7 @@
-"""The vLLM engine: the handle that the server's event loop holds, over a core that runs on a loop of its own.
+"""The vLLM engine: the object that the server's event loop calls, over a core that runs on a loop of its own.
 
-Two loops, because vLLM's is bound to the one it was made on while requests may come from any. Requests cross with
-`call_soon_threadsafe`, events come back in one call for each turn of the core's loop. Knows neither vLLM nor HTTP.
+Two loops, because vLLM is bound to the one it was started on while requests may come from any. Requests are passed
+with `call_soon_threadsafe`; events come back in one call for each turn of the core's loop. Knows neither vLLM nor HTTP.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from afterword.tokens import Tokenizer
 
 
 class VllmEngine(Engine):
-    """An `Engine` over any `Core`: `loading.load_engine` makes one of a model, the tests of a fake core."""
+    """An engine over any `Core`: `loading.load_engine` makes one from a model, the tests from a fake core."""
 
     # An attribute here: the protocol's property only asks for something to read.
     fingerprint: str = ""
@@ -53,7 +53,7 @@ class VllmEngine(Engine):
             post=self._post,
             on_end=lambda job: self._tracker.remove(job.n_unfinished),
         )
-        core.on_end = self._note_death
+        core.on_end = self._fail
 
     @override
     def generate(self, request: GenerationRequest) -> Generation:
@@ -74,6 +74,7 @@ class VllmEngine(Engine):
     @override
     def stats(self) -> EngineStats:
         self._check_core()
+        # vLLM admits sequences in order of arrival, so those beyond its slots are the waiting ones.
         return replace(self._tracker.stats(self.capabilities.n_slots), steps=self._core.n_steps)
 
     @override
@@ -85,11 +86,11 @@ class VllmEngine(Engine):
         await asyncio.to_thread(self._core.close)
 
     def _check_core(self) -> None:
-        """Notice that vLLM has broken."""
+        """Fail all requests if vLLM has failed."""
         if self._core.is_dead:
-            self._note_death()
+            self._fail()
 
-    def _note_death(self) -> None:
+    def _fail(self) -> None:
         self._tracker.end("failed", EngineFailed("The engine failed; the server's log has the cause."))
 
     def _call(self, action: Callable[..., None], *arguments: object) -> None:

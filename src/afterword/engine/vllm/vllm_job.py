@@ -1,6 +1,6 @@
-"""One prompt on its way through vLLM: its candidates, each a request of its own, and what is said of them.
+"""One prompt in vLLM: its candidates, each a request of its own, and their events.
 
-Everything here runs on the core's loop. Owns the order of the events; must not know where they are read.
+Everything here runs on the core's loop. Owns the order of the events; does not know where they are read.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class VllmJob:
         finally:
             for task in tasks:
                 task.cancel()
-            # Until the last has told vLLM to stop, nothing of this prompt may be forgotten.
+            # The job ends only when vLLM has stopped all of them: until then its slots are in use.
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def end(self, index: int) -> None:
@@ -70,7 +70,7 @@ class VllmJob:
                 if is_first:
                     is_first = False
                     self._tracker.capacity.note_wait(step.queue_seconds)
-                    await self._tell_of_prompt(step, candidate)
+                    await self._post_prompt(step, candidate)
                 if self._request.max_tokens == 0:
                     self._finish_empty()
                     return
@@ -82,8 +82,8 @@ class VllmJob:
                     return
         raise EngineFailed("vLLM ended a completion before its end.")
 
-    async def _tell_of_prompt(self, step: Step, candidate: Candidate) -> None:
-        """The first candidate speaks for the prompt; the others hold their tongue until it has."""
+    async def _post_prompt(self, step: Step, candidate: Candidate) -> None:
+        """Post `PromptDone` for the first candidate; the others wait for that, as `events.py` has the order."""
         if candidate.index > 0:
             await self._prompt_done.wait()
             return

@@ -46,14 +46,14 @@ INFILL_TEXTS = (
     ("\u2581<PRE>", "\u2581<SUF>", "\u2581<MID>"),
     ("<\uff5cfim\u2581begin\uff5c>", "<\uff5cfim\u2581hole\uff5c>", "<\uff5cfim\u2581end\uff5c>"),
 )
-"""How vocabularies spell the marks before prefix, suffix and gap: Hugging Face files do not point to them."""
+"""How vocabularies spell the tokens before prefix, suffix and gap: Hugging Face files do not name them."""
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 _SPACE = "\u2581"
 
 
 class HfVocabulary(tokens.Tokenizer):
-    """`afterword.tokens.Tokenizer` over a Hugging Face tokenizer; see there for the fields' meaning."""
+    """A tokenizer over one of the `tokenizers` library."""
 
     def __init__(self, facts: TokenizerFacts, n_vocab: int) -> None:
         """`n_vocab`: rows of the model's output, which may be more than there are tokens.
@@ -61,7 +61,7 @@ class HfVocabulary(tokens.Tokenizer):
         Raises `ConfigurationError` for a kind of vocabulary whose bytes are not known.
         """
         self._tokenizer = Tokenizer.from_str(facts.serialized)
-        # A second one, because how control tokens are read is a state of the tokenizer and not an argument.
+        # A second one, because whether control tokens are parsed is a state of the tokenizer, not an argument.
         self._plain = Tokenizer.from_str(facts.serialized)
         self._plain.encode_special_tokens = True
         for tokenizer in (self._tokenizer, self._plain):
@@ -141,11 +141,11 @@ def _pieces(serialized: Mapping[str, Any], n_vocab: int) -> list[bytes]:
 
 def _piece(text: str, kinds: set[str], table: Mapping[str, int]) -> bytes:
     if "ByteLevel" in kinds:
-        # A character that stands for no byte is itself: some vocabularies hold words that never went through bytes.
+        # A character that encodes no byte is itself: some vocabularies have added words in plain text.
         return b"".join(bytes([table[char]]) if char in table else char.encode() for char in text)
     if not kinds & {"ByteFallback", "Metaspace", "Replace"}:
         raise ConfigurationError(
-            f"The tokenizer decodes with {', '.join(sorted(kinds)) or 'nothing'}, which does not tell the bytes of a "
+            f"The tokenizer decodes with {', '.join(sorted(kinds)) or 'nothing'}, which does not give the bytes of a "
             "token: byte-level and sentencepiece vocabularies are served."
         )
     found = _BYTE_TOKEN.fullmatch(text)
