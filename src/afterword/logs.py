@@ -4,6 +4,7 @@ Lines go to stderr. Prompts and completions are never logged.
 """
 
 import logging
+import os
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -100,7 +101,9 @@ def _rendering(log_format: LogFormat) -> list[structlog.typing.Processor]:
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     # structlog's default shows local variables in tracebacks, and those hold prompts.
     plain = structlog.dev.plain_traceback
-    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+    # https://no-color.org
+    colors = sys.stderr.isatty() and os.environ.get("NO_COLOR", "") == ""
+    return [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
 
 
 def log_request(record: RequestRecord) -> None:

@@ -1,5 +1,7 @@
 """The models routes."""
 
+from typing import Any
+
 import pytest
 from tests.api.served import CREATED, app_of, assert_error, client_of
 
@@ -88,3 +90,23 @@ async def test_of_many_models_an_error_names_some() -> None:
     async with client_of(create_app(Registry(models), ServerConfig())) as client:
         error = assert_error(await client.get("/v1/models/gone/away"), 404, "model", "model_not_found")
     assert "'local/m18', 'local/m19' and 3 more." in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "most"), [({"max_logprobs": 7}, 7), ({"strict": True}, 5), ({"max_logprobs": 1000}, 100)]
+)
+async def test_cli_11_a_card_s_largest_logprobs_is_what_a_request_may_ask_for(
+    settings: dict[str, Any], most: int
+) -> None:
+    async with client_of(app_of(**settings)) as client:
+        cards = [
+            (await client.get("/v1/models/echo")).json(),
+            (await client.get("/v1/models")).json()["data"][0],
+            (await client.get("/v5/models/local/echo")).json()["model_metadata"],
+        ]
+        statuses = [
+            (await client.post("/v1/completions", json={"prompt": "a", "logprobs": n})).status_code
+            for n in (most, most + 1)
+        ]
+    assert [card["capabilities"]["max_logprobs"] for card in cards] == [most] * 3
+    assert statuses == [200, 400]

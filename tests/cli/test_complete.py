@@ -95,6 +95,12 @@ def test_a_base_url_may_end_in_v1(afterword: Afterword, server: str, monkeypatch
     assert afterword("complete", "ab", *GREEDY, "--url", f"{server}/v1/", "--api-key", KEY).stdout == "abababab"
 
 
+def test_cli_11_an_address_needs_no_scheme(afterword: Afterword, server: str) -> None:
+    place = server.removeprefix("http://")
+    asked = ("complete", "ab", *GREEDY, "--api-key", KEY, "--model", "first")
+    assert afterword(*asked, "--url", place).stdout == "abababab"
+
+
 def test_the_key_may_come_from_the_environment(
     afterword: Afterword, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,17 +124,24 @@ def test_cli_10_a_key_from_a_file_may_end_in_a_line_s_end(
 @pytest.mark.parametrize(
     ("options", "message", "code"),
     [
-        pytest.param(["--top-p", "x"], "Error: 'top_p' is 'x': it must be a number.", 1, id="no number"),
-        pytest.param(["--top-p", "true"], "Error: 'top_p' is 'true': it must be a number.", 1, id="boolean"),
+        pytest.param(
+            ["--temperature", "hot"], "Error: --temperature is 'hot': it must be a number.", 2, id="no number"
+        ),
+        pytest.param(["--top-p", "true"], "Error: --top-p is 'true': it must be a number.", 2, id="boolean"),
+        pytest.param(["--stop-token-ids", "[" * 9999], "Error: --stop-token-ids is '[[[[", 2, id="nested"),
         pytest.param(["--top-p", "3"], "Error: 'top_p' must be at most 1", 1, id="range"),
-        pytest.param(["--logit-bias", "97"], "Error: 'logit_bias' is '': it must be a number.", 1, id="half a bias"),
+        pytest.param(["--logit-bias", "5"], "Error: --logit-bias is '5': it must be a token's id", 2, id="half a bias"),
+        pytest.param(["--logit-bias", "5=x"], "Error: --logit-bias is '5=x': it must be a token's id", 2, id="no bias"),
+        pytest.param(["--url", "http://[x"], "Error: --url is 'http://[x': it must be an address", 2, id="address"),
+        pytest.param(["--url", "ftp://x"], "Error: --url is 'ftp://x': it must be an address", 2, id="other scheme"),
+        pytest.param(["--url", "x:99999"], "Error: --url is 'http://x:99999': it must be an address", 2, id="no port"),
         pytest.param(["--context", "9", "--max-tokens", "9"], "Error: This model's maximum context", 1, id="context"),
         pytest.param(["--model", "none.gguf"], "Error: model is 'none.gguf'", 2, id="model"),
         pytest.param(["--threads", "0"], "Error: --threads is '0'", 2, id="setting"),
         pytest.param(["--config", "none.toml"], "Error: --config names none.toml", 2, id="file"),
     ],
 )
-def test_a_mistake_is_one_sentence_and_a_code(
+def test_cli_11_a_mistake_is_one_sentence_and_a_code(
     afterword: Afterword, options: list[str], message: str, code: int
 ) -> None:
     result = afterword("complete", "ab", *options)
@@ -157,10 +170,11 @@ def test_a_server_s_refusal_is_passed_on(
 
 
 @pytest.mark.parametrize("output", [(), ("--json",)], ids=["stream", "body"])
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "127.0.0.1:1", "http://[x"])
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "127.0.0.1:1", "localhost:1"])
 def test_an_unreachable_server_is_named(afterword: Afterword, url: str, output: tuple[str, ...]) -> None:
     result = afterword("complete", "ab", "--url", url, *output)
-    assert result.stderr.startswith(f"Error: {url}/v1/completions cannot be reached: ")
+    root = url if "://" in url else f"http://{url}"
+    assert result.stderr.startswith(f"Error: {root}/v1/completions cannot be reached: ")
     assert result.exit_code == 1
 
 

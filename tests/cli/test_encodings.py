@@ -37,7 +37,9 @@ def test_cli_07_stdin_that_is_no_utf_8(tmp_path: Path, command: str) -> None:
         pytest.param(["complete", "a", "--model", NOT_UTF_8], r"--model is 'caf\udce9': it must be", id="model"),
         pytest.param(["serve", "--api-key", NOT_UTF_8], r"--api-key is ", id="key"),
         pytest.param(["score", NOT_UTF_8], r"caf\udce9 cannot be read: ", id="file"),
-        pytest.param(["complete", "a", "--url", b"http://" + NOT_UTF_8], r"http://caf\udce9", id="address"),
+        pytest.param(
+            ["complete", "a", "--url", b"http://" + NOT_UTF_8], r"--url is 'http://caf\udce9': ", id="address"
+        ),
         pytest.param(["keys", "create", NOT_UTF_8], r"The name of a key is 'caf\udce9': ", id="name"),
         pytest.param(["usage", "--by", NOT_UTF_8], r"--by is 'caf\udce9': ", id="option of its own"),
     ],

@@ -17,8 +17,44 @@ from afterword.config.tree import SETTINGS
 from afterword.fields.table import FIELDS
 
 
-def test_the_version_is_printed(afterword: Afterword) -> None:
-    assert afterword("--version").stdout == f"afterword {__version__}\n"
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_cli_11_the_version_is_printed(afterword: Afterword, option: str) -> None:
+    assert afterword(option).stdout == f"afterword {__version__}\n"
+
+
+@pytest.mark.parametrize("command", [(), ("serve",), ("keys",), ("keys", "create"), ("models", "export"), ("cluster",)])
+def test_cli_11_help_has_a_short_option_everywhere(afterword: Afterword, command: tuple[str, ...]) -> None:
+    shown = afterword(*command, "-h")
+    assert (shown.exit_code, shown.stdout) == (0, afterword(*command, "--help").stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [("afterword co", "complete"), ("afterword keys ro", "rotate"), ("afterword serve --max-w", "--max-waiting")],
+)
+def test_cli_11_shells_complete_commands_and_options(tmp_path: Path, words: str, offered: str) -> None:
+    asking = {"_AFTERWORD_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    program = "import sys; sys.argv[0] = 'afterword'; from afterword.cli.main import app; app()"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=terminal.settings(tmp_path, **asking),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.splitlines() == [offered], done.stderr
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [(None, True), ("", True), ("1", False)], ids=str)
+def test_cli_11_log_lines_have_no_colour_where_none_is_wanted(
+    tmp_path: Path, no_color: str | None, coloured: bool
+) -> None:
+    (tmp_path / "no.gguf").write_bytes(b"no model")
+    environment = terminal.settings(tmp_path, **({} if no_color is None else {"NO_COLOR": no_color}))
+    arguments = ("serve", "--model", "no.gguf", "--port", "0")
+    ran = terminal.run(*arguments, folder=tmp_path, terminal=("stderr",), environment=environment)
+    assert "loading" in ran.terminal
+    assert ("\x1b[" in ran.terminal) == coloured
 
 
 def test_every_setting_is_an_option_of_serve(afterword: Afterword) -> None:

@@ -47,7 +47,7 @@ def test_a_server_says_where_it_is_and_stops_in_good_order(tmp_path: Path, numbe
         assert re.fullmatch(
             r"Ready at http://127\.0\.0\.1:\d+/v1: echo "
             r"\(also default, gpt-3\.5-turbo-instruct, davinci-002, babbage-002\), context 64, 2 slots; "
-            r"\d+ MiB of memory in use\n",
+            r"\d+ MiB of memory in use; playground at http://127\.0\.0\.1:\d+/\n",
             line,
         )
         body = {"prompt": "ab", "temperature": 0, "max_tokens": 4}

@@ -14,6 +14,8 @@ from afterword.api.dialect import OPENAI
 from afterword.api.schema import MODEL_DOCS, MODELS_DOCS
 from afterword.api.serving import serving
 from afterword.api.wire import json_response
+from afterword.completions.resolve import most_logprobs
+from afterword.config.tree import ServerConfig
 from afterword.engine.base import UNKNOWN_CONTEXT
 from afterword.models import ServedModel
 
@@ -25,7 +27,8 @@ router = APIRouter(tags=["models"])
 @router.get("/openai/models", include_in_schema=False)
 async def list_models(request: Request) -> Response:
     """Every model that the key may use, in the order of registration; the first of all answers requests without one."""
-    cards = [model_card(served) for served in permitted_models(serving(request).registry, request.scope)]
+    ours = serving(request)
+    cards = [model_card(served, ours.server) for served in permitted_models(ours.registry, request.scope)]
     return json_response({"object": "list", "data": cards})
 
 
@@ -34,18 +37,19 @@ async def list_models(request: Request) -> Response:
 @router.get("/openai/models/{model_id:path}", include_in_schema=False)
 async def retrieve_model(request: Request) -> Response:
     """One model by its name, alone or after its vendor's (`vendor/name`), or by an alias."""
-    served = find_model(OPENAI, serving(request).registry, request.path_params["model_id"], request.scope)
-    return json_response(model_card(served))
+    ours = serving(request)
+    served = find_model(OPENAI, ours.registry, request.path_params["model_id"], request.scope)
+    return json_response(model_card(served, ours.server))
 
 
-def model_card(served: ServedModel) -> dict[str, Any]:
+def model_card(served: ServedModel, server: ServerConfig) -> dict[str, Any]:
     """The documented fields of a model, then what this server has to say about it."""
     documented = {"id": served.name, "object": "model", "created": served.created, "owned_by": served.owned_by}
-    return documented | model_facts(served)
+    return documented | model_facts(served, server)
 
 
-def model_facts(served: ServedModel) -> dict[str, Any]:
-    """A model's context length and everything it can and cannot do."""
+def model_facts(served: ServedModel, server: ServerConfig) -> dict[str, Any]:
+    """A model's context length and everything that it, on this server, can and cannot do."""
     engine = served.engine
     can = engine.capabilities
     infill, template = engine.tokenizer.infill, served.infill_template
@@ -55,7 +59,7 @@ def model_facts(served: ServedModel) -> dict[str, Any]:
         "system_fingerprint": engine.fingerprint,
         "capabilities": {
             "suffix": infill is not None or template is not None,
-            "max_logprobs": can.max_logprobs,
+            "max_logprobs": most_logprobs(served, server),
             "reproducible": can.reproducible,
             "prefix_cache": can.prefix_cache,
             "n_slots": can.n_slots,

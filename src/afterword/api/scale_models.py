@@ -14,6 +14,7 @@ from afterword.api.pages import read_page_query
 from afterword.api.schema import SCALE_MODEL_DOCS, SCALE_MODELS_DOCS
 from afterword.api.serving import serving
 from afterword.api.wire import json_response
+from afterword.config.tree import ServerConfig
 from afterword.models import ServedModel
 
 FILTERS = ("name", "model_vendor")
@@ -35,8 +36,9 @@ router = APIRouter(tags=["models"])
 async def list_models_for_scale_gp(request: Request) -> Response:
     """Every model that the key may use, in pages, with filters and an order; without those as `/v1/models` has them."""
     query = read_page_query(request.query_params, filters=FILTERS, sortable=SORTABLE)
+    ours = serving(request)
     items, has_more = query.page(
-        [inference_model(served) for served in permitted_models(serving(request).registry, request.scope)]
+        [inference_model(served, ours.server) for served in permitted_models(ours.registry, request.scope)]
     )
     return json_response({"items": items, "has_more": has_more})
 
@@ -44,11 +46,12 @@ async def list_models_for_scale_gp(request: Request) -> Response:
 @router.get("/v5/models/{model_id:path}", **SCALE_MODEL_DOCS)
 async def retrieve_model_for_scale_gp(request: Request) -> Response:
     """One model by its full name (`vendor/name`) or an alias."""
-    served = find_model(SCALE_GP, serving(request).registry, request.path_params["model_id"], request.scope)
-    return json_response(inference_model(served))
+    ours = serving(request)
+    served = find_model(SCALE_GP, ours.registry, request.path_params["model_id"], request.scope)
+    return json_response(inference_model(served, ours.server))
 
 
-def inference_model(served: ServedModel) -> dict[str, Any]:
+def inference_model(served: ServedModel, server: ServerConfig) -> dict[str, Any]:
     """The SDK's `InferenceModel`, with all that `/v1/models` says besides as its `model_metadata`."""
     status, reason = STATUS[served.engine.stats().state]
     return {
@@ -64,5 +67,5 @@ def inference_model(served: ServedModel) -> dict[str, Any]:
         "created_by_identity_type": "service_account",
         "created_by_user_id": served.owned_by,
         "vendor_configuration": None,
-        "model_metadata": model_facts(served),
+        "model_metadata": model_facts(served, server),
     }

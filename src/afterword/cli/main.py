@@ -149,7 +149,13 @@ class _Commands(TyperGroup):
             self.add_command(_Lazy(name, about, build))
 
 
-app = typer.Typer(name="afterword", cls=_Commands, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+app = typer.Typer(
+    name="afterword",
+    cls=_Commands,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 def _show_version(wanted: bool) -> None:
@@ -158,7 +164,7 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-_VERSION = typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and leave.")
+_VERSION = typer.Option("--version", "-V", is_eager=True, callback=_show_version, help="Print the version and leave.")
 
 
 @app.callback()

@@ -10,8 +10,8 @@ import typer
 from afterword.cli.backend import Backend
 from afterword.cli.configuration import configuration
 from afterword.cli.options import Option, setting_options
-from afterword.config.refusal import read_secret
-from afterword.config.values import ApiKey
+from afterword.config.refusal import read_option, read_secret
+from afterword.config.values import ApiKey, HttpUrl
 
 BACKEND_OPTIONS = [
     Option("url", ("--url",), str, "Ask the server at this address instead of loading a model.", "BASE"),
@@ -29,7 +29,12 @@ def open_backend(values: Mapping[str, Any]) -> Backend:
 def _remote(values: Mapping[str, Any]) -> Backend:
     from afterword.cli.remote_backend import RemoteBackend
 
-    return RemoteBackend(values["url"], values["model"], _api_key(values))
+    return RemoteBackend(_url(values["url"]), values["model"], _api_key(values))
+
+
+def _url(given: str) -> str:
+    """The address; one without a scheme is taken for http, as curl does."""
+    return str(read_option(HttpUrl, given if "://" in given else f"http://{given}", "--url"))
 
 
 def _api_key(values: Mapping[str, Any]) -> str | None:

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from afterword.cli.options import Option
-from afterword.errors import InvalidRequest
+from afterword.errors import ConfigurationError
 from afterword.fields.field import RequestField
 from afterword.fields.table import FIELDS
+from afterword.text.brief import brief
 
 NOT_OPTIONS = frozenset({"model", "prompt", "stream", "stream_options"})
 """Given by other means: `--model`, the argument, and the way the command prints."""
@@ -27,14 +28,14 @@ def parameter_options() -> list[Option]:
 
 
 def request_fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that were given, as the JSON body has them. Raises `InvalidRequest` for text that is no number."""
+    """The fields that were given, as the JSON body has them. Raises `ConfigurationError` for what is no number."""
     given = {field: values.get(field.name) for field in FIELDS if field.name not in NOT_OPTIONS}
     return {field.name: _value(field, value) for field, value in given.items() if value is not None}
 
 
 def _option(field: RequestField) -> Option:
     name, control = field.name, field.control
-    flag = "--" + name.replace("_", "-")
+    flag = _flag(name)
     if control == "switch":
         return Option(name, (f"{flag}/--no-{flag.removeprefix('--')}",), bool, field.doc)
     metavar = _METAVARS.get(control, "NUMBER")
@@ -52,8 +53,7 @@ def _value(field: RequestField, given: Any) -> Any:
         case "numbers":
             return [_number(field.name, text) for text in given]
         case "bias":
-            pairs = (text.partition("=") for text in given)
-            return {token: _number(field.name, bias) for token, _, bias in pairs}
+            return dict(_bias(field.name, text) for text in given)
         case "number" | "slider":
             return _number(field.name, given)
     return given
@@ -64,11 +64,32 @@ def _unescaped(text: str) -> str:
     return re.sub(r"\\([nrt\\])", lambda found: _ESCAPES[found[1]], text)
 
 
+def _bias(name: str, text: str) -> tuple[str, int | float]:
+    token, equals, bias = text.partition("=")
+    value = _as_number(bias)
+    if equals == "" or value is None:
+        raise _refused(name, text, "a token's id and a number, such as 50256=-100")
+    return token, value
+
+
 def _number(name: str, text: str) -> int | float:
+    value = _as_number(text)
+    if value is None:
+        raise _refused(name, text, "a number")
+    return value
+
+
+def _refused(name: str, text: str, words: str) -> ConfigurationError:
+    return ConfigurationError(f"{_flag(name)} is {brief(text)!r}: it must be {words}.")
+
+
+def _as_number(text: str) -> int | float | None:
     try:
         value = json.loads(text)
-    except ValueError:
-        value = None
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return value
-    raise InvalidRequest(f"'{name}' is {text!r}: it must be a number.", param=name, code="invalid_type")
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

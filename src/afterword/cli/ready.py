@@ -16,7 +16,10 @@ def ready_line(config: Config, registry: Registry, port: int) -> str:
         f"{model.engine.capabilities.n_slots} slots"
         for model in registry.all()
     )
-    return f"Ready at http://{host}:{port}/v1: {served}; {resident_memory() / 2**20:.0f} MiB of memory in use"
+    return (
+        f"Ready at http://{host}:{port}/v1: {served}; {resident_memory() / 2**20:.0f} MiB of memory in use; "
+        f"playground at http://{host}:{port}/"
+    )
 
 
 def cluster_ready_line(config: Config, facts: Mapping[str, Capabilities]) -> str:
@@ -26,7 +29,8 @@ def cluster_ready_line(config: Config, facts: Mapping[str, Capabilities]) -> str
         + (f"context {facts[model.name].context}" if model.name in facts else f"at {', '.join(model.vendors)}")
         for model in config.models
     )
-    return f"Ready at http://{config.server.host}:{config.server.port}/v1 on every node: {served}"
+    root = f"http://{config.server.host}:{config.server.port}"
+    return f"Ready at {root}/v1 on every node: {served}; playground at {root}/"
 
 
 def _called(name: str, aliases: tuple[str, ...]) -> str:

@@ -7,6 +7,7 @@ long text takes a while, so the caller moves it off the event loop where that ma
 import secrets
 from dataclasses import replace
 
+from afterword.completions.body import STRICT_LOGPROBS
 from afterword.completions.infill import infill
 from afterword.completions.missing_features import refuse_missing_features
 from afterword.completions.prompts import PromptRules, begins_with_bos, check_ids, read_prompt, text_of_ids
@@ -91,8 +92,14 @@ def _check_size(n_candidates: int, server: ServerConfig) -> None:
         )
 
 
-def _check_logprobs(body: CompletionBody, served: ServedModel, server: ServerConfig) -> None:
+def most_logprobs(served: ServedModel, server: ServerConfig) -> int:
+    """The largest `logprobs` that a request to this model may ask for."""
     most = min(server.max_logprobs, served.engine.capabilities.max_logprobs)
+    return min(most, STRICT_LOGPROBS) if server.strict else most
+
+
+def _check_logprobs(body: CompletionBody, served: ServedModel, server: ServerConfig) -> None:
+    most = most_logprobs(served, server)
     for param, given in (("logprobs", body.shown.logprobs), ("prompt_logprobs", body.shown.prompt_logprobs)):
         if given is not None and given > most:
             raise InvalidRequest(

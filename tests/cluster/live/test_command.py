@@ -33,8 +33,9 @@ def serve(cluster: Cluster, folder: Path, *arguments: str) -> "subprocess.Comple
 
 def test_a_server_is_put_on_a_cluster_and_taken_off(cluster: Cluster, tmp_path: Path) -> None:
     done = serve(cluster, tmp_path, "--model", "echo", "--context", "64")
-    assert (
-        done.stdout == f"Ready at {cluster.url}/v1 on every node: echo (also {', '.join(RETIRED_NAMES)}), context 64\n"
+    names = ", ".join(["default", *RETIRED_NAMES])
+    assert done.stdout == (
+        f"Ready at {cluster.url}/v1 on every node: echo (also {names}), context 64; playground at {cluster.url}/\n"
     ), done.stderr
     body = {"prompt": "abc", "max_tokens": 3, "temperature": 0}
     assert httpx.post(f"{cluster.url}/v1/completions", json=body).json()["choices"][0]["text"] == "abc"
