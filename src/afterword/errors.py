@@ -85,7 +85,7 @@ class ModelNotFound(AfterwordError):
 
 
 class LimitExceeded(AfterwordError):
-    """The key's limit is used up, or too low for the request.
+    """The key's limit is used up, or lower than the request needs.
 
     `kind` is `requests` or `tokens`, `retry_after` in whole seconds, at least 1, or None if waiting does not help.
     """
@@ -108,11 +108,11 @@ class Overloaded(AfterwordError):
 
 
 class EngineFailed(AfterwordError):
-    """The engine could not finish. The message says nothing of the cause; `__cause__` does."""
+    """The engine could not finish. The message does not contain the cause; `__cause__` does."""
 
 
 class UpstreamFailed(EngineFailed):
-    """The server behind a model gave no answer or a broken one. `detail` says more, for the log only."""
+    """The server behind a model gave no answer or an invalid one. `detail` is for the log only."""
 
     def __init__(self, detail: str, message: str = "The server that runs this model failed.") -> None:
         super().__init__(message)
@@ -127,7 +127,7 @@ class UpstreamTimedOut(UpstreamFailed):
 
 
 class FilterFailed(AfterwordError):
-    """The operator's content filter could not judge a completion, so it is not sent. `__cause__` says why."""
+    """The operator's content filter failed on a completion, which is therefore not sent. `__cause__` says why."""
 
 
 class ConfigurationError(AfterwordError):

@@ -1,7 +1,7 @@
 """Reads the metadata at the head of a GGUF file (versions 2 and 3) without its tensors: milliseconds, no library.
 
 The layout is the format's public specification: magic, version, counts, then key, type and value of each entry, all
-little-endian. Arrays are read only for the vocabulary's texts, whose names tell whether a model can fill in.
+little-endian. Arrays are read only for the vocabulary's texts, which show whether a model can fill in.
 """
 
 import struct

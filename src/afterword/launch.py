@@ -1,4 +1,4 @@
-"""Where the program begins: with large pages for what it allocates, where the C library can be asked for them.
+"""The console script, which first asks the C library for large pages, where it has a setting for that.
 
 Reading a model's weights for every token misses the processor's table of pages (TLB) all the time if they are of 4 KiB.
 Where the kernel gives pages of 2 MiB only to who asks (`madvise`), glibc asks for every large allocation if a
@@ -13,7 +13,7 @@ from pathlib import Path
 
 VARIABLE = "GLIBC_TUNABLES"
 TUNABLE = "glibc.malloc.hugetlb"
-"""A user who sets it, to whatever value, decides."""
+"""Left alone if the user has set it, to any value."""
 
 FIRST_GLIBC = (2, 35)
 """The version that brought the tunable."""
@@ -22,7 +22,7 @@ KERNEL_SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def tunables(environment: Mapping[str, str], libc: str | None, kernel: str) -> str | None:
-    """The value of GLIBC_TUNABLES to begin anew with; None if this process has what there is to have.
+    """The value of GLIBC_TUNABLES to start again with; None if that would change nothing.
 
     `libc`: as `confstr` names it, e.g. `glibc 2.36`; `kernel`: its choices, the one in force in brackets.
     """
@@ -64,7 +64,7 @@ def begin_anew_with_large_pages() -> None:
 def main() -> None:
     """The console script: the commands of `cli.main`."""
     begin_anew_with_large_pages()
-    # After the choice: it takes a second that is not spent twice.
+    # Imported after the possible restart: it takes a second.
     from afterword.cli.main import app
 
     app()

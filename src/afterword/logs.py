@@ -21,7 +21,7 @@ LogFormat = Literal["console", "json"]
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """What is known of one HTTP request when it ends, however it ends. Times are in seconds."""
+    """One HTTP request at its end. Times are in seconds."""
 
     request_id: str
     method: str
@@ -35,14 +35,14 @@ class RequestRecord:
     """The client went away before the answer was complete."""
     key_id: str | None = None
     account_id: str | None = None
-    """Of the key that was sent; None: there was none, or it has no such id."""
+    """Of the key that was sent; None: there was none, or it has no id."""
     completion: "CompletionRecord | None" = None
-    """None unless a completion was asked for and understood."""
+    """None unless the request was a valid completion request."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionRecord:
-    """The part of a request's record that only completions have. Counts are 0 if no engine took it on."""
+    """The part of a request's record that only completions have. Counts are 0 if no engine accepted it."""
 
     model: str
     full_name: str
@@ -77,14 +77,14 @@ def configure(log_format: LogFormat = "console", level: str = "info") -> None:
 
 
 class _LastingFile(TextIOBase):
-    """A text file that may be closed or lose its reader: what can no longer be written is dropped."""
+    """A text file that may be closed, or whose reader may end: what cannot be written is dropped."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
 
     @override
     def write(self, text: str, /) -> int:
-        """Write if it can be written; a log must never cost a request."""
+        """Write if it can be written; a log line must never fail a request."""
         with suppress(OSError, ValueError):
             return self._file.write(text)
         return len(text)

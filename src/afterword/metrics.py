@@ -1,4 +1,4 @@
-"""Counters for Prometheus: requests as they end, engines as they are when somebody asks.
+"""Metrics for Prometheus: requests as they end, engines at the moment of a scrape.
 
 Knows no HTTP framework. Each application has its own `Metrics`, so two in one process do not mix.
 """
@@ -36,7 +36,7 @@ _COUNTERS = {
     "cached_tokens": "Prompt tokens found in the cache.",
     "completion_tokens": "Tokens sampled.",
     "cancelled": "Sequences that were cancelled.",
-    "fallbacks": "Prompts passed on to the next vendor.",
+    "fallbacks": "Prompts sent to the next vendor because one failed.",
 }
 _UPSTREAM_COUNTERS = {
     "requests": "Prompts sent to a server elsewhere.",
@@ -48,7 +48,7 @@ _TTFT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60
 
 
 class RequestMetrics(Protocol):
-    """Counts requests and shows the counts; used from the event loop."""
+    """Counts requests and renders the counts; used from the event loop."""
 
     def observe(self, record: RequestRecord) -> None:
         """Count a request that has ended."""
@@ -59,7 +59,7 @@ class RequestMetrics(Protocol):
         ...
 
     def watch(self, name: str, meaning: str, read: Callable[[], int]) -> None:
-        """Show a counter that somebody else keeps; it is read when somebody asks."""
+        """Show a counter that is kept elsewhere; it is read at each scrape."""
         ...
 
     def render(self) -> bytes:
@@ -68,10 +68,10 @@ class RequestMetrics(Protocol):
 
 
 class Metrics(RequestMetrics):
-    """Everything `/metrics` shows of one application. Used from the event loop."""
+    """Everything that `/metrics` shows of one application."""
 
     def __init__(self, models: Sequence[ServedModel]) -> None:
-        """`models`: whose engines are shown."""
+        """`models`: those whose engines are shown."""
         self._collected = CollectorRegistry()
         self._collected.register(EngineCollector(models))
         self._requests = Counter(
@@ -127,7 +127,7 @@ class Metrics(RequestMetrics):
 
 
 class WatchedCounter(Collector):
-    """Turns what `read` gives into a sample at the moment of a scrape."""
+    """Calls `read` for its sample at each scrape."""
 
     def __init__(self, name: str, meaning: str, read: Callable[[], int]) -> None:
         self._name = name
@@ -141,7 +141,7 @@ class WatchedCounter(Collector):
 
 
 class EngineCollector(Collector):
-    """Turns the engines' snapshots into samples at the moment of a scrape; never enters an engine's thread."""
+    """Turns the engines' statistics into samples at each scrape; does not wait for an engine's thread."""
 
     def __init__(self, models: Sequence[ServedModel]) -> None:
         self._models = models
@@ -173,7 +173,7 @@ def _states(snapshots: list[tuple[str, EngineStats]]) -> Metric:
 
 
 def _upstreams(snapshots: list[tuple[str, EngineStats]]) -> Iterator[Metric]:
-    """The servers elsewhere; nothing where there are none."""
+    """The upstream servers, if there are any."""
     behind = [(model, upstream) for model, stats in snapshots for upstream in stats.upstreams]
     if not behind:
         return

@@ -1,4 +1,4 @@
-"""Which models are served: names and aliases to engines. Knows no HTTP and no model library."""
+"""The registry of served models: from names and aliases to engines. Knows no HTTP and no model library."""
 
 from dataclasses import dataclass, field
 
@@ -21,9 +21,9 @@ class ServedModel:
     card: dict[str, object] = field(default_factory=dict)
     """Further facts for `/v1/models/{id}`: path, size in bytes, quantisation, layout, promises it cannot keep."""
     vendor: str = LOCAL
-    """Who runs it: the part of the full name before the slash."""
+    """What runs it: the part of the full name before the slash."""
     infill_template: InfillTemplate | None = None
-    """How `suffix` is put to it; None: by its vocabulary's infill tokens, if it has some."""
+    """Its prompt format for `suffix`; None: by its vocabulary's infill tokens, if it has some."""
 
     @property
     def full_name(self) -> str:

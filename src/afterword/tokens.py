@@ -1,7 +1,7 @@
-"""The vocabulary as the rest of the package sees it: ids, bytes and spelled text.
+"""The tokenizer protocol: ids, bytes and spelled text.
 
-Knows no model library. `ByteTokenizer` is the tokenizer of the echo engine and of the tests: real,
-complete and small enough to work out by hand.
+Knows no model library. `ByteTokenizer` is the tokenizer of the echo engine and of the tests: complete, and small
+enough to follow by hand.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from typing_extensions import override
 
 @dataclass(frozen=True, slots=True)
 class InfillTokens:
-    """Ids of the marks that a fill-in-the-middle model was trained with (docs/rules.md#suffix)."""
+    """Ids of the control tokens of a fill-in-the-middle model (docs/rules.md#suffix)."""
 
     prefix: int
     suffix: int
@@ -33,7 +33,7 @@ class Tokenizer(Protocol):
     end_ids: frozenset[int]
     """Every token that ends generation (EOS, end of turn, ...)."""
     separator_id: int
-    """What a missing prompt stands for: `<|endoftext|>`, else BOS, else EOS (docs/rules.md#empty-prompt)."""
+    """Replaces a missing prompt: `<|endoftext|>`, else BOS, else EOS (docs/rules.md#empty-prompt)."""
     chat_template: str | None
     name: str
     """Name of the tokenizer's class or pre-tokenizer, for `/tokenizer_info`."""
@@ -43,7 +43,7 @@ class Tokenizer(Protocol):
         ...
 
     def piece(self, token: int) -> bytes:
-        """The bytes a token stands for; a control token gives its spelled name."""
+        """The bytes of a token; the spelled name of a control token."""
         ...
 
     def is_control(self, token: int) -> bool:
@@ -60,7 +60,7 @@ SEPARATOR = "<|endoftext|>"
 
 
 def choose_separator(document: int | None, bos: int | None, eos: int | None) -> int:
-    """The document separator, else BOS, else EOS, else token 0: what a missing prompt stands for.
+    """The document separator, else BOS, else EOS, else token 0: it replaces a missing prompt.
 
     docs/rules.md#empty-prompt
     """
@@ -137,5 +137,5 @@ def visible_piece(tokenizer: Tokenizer, token: int, *, skip_special_tokens: bool
 
 
 def visible_bytes(tokenizer: Tokenizer, tokens: Sequence[int], *, skip_special_tokens: bool) -> bytes:
-    """The bytes of a run of tokens, see `visible_piece`."""
+    """The bytes that several tokens add to a text."""
     return b"".join(visible_piece(tokenizer, t, skip_special_tokens=skip_special_tokens) for t in tokens)

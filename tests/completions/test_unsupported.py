@@ -1,7 +1,7 @@
 import pytest
 
 from afterword.completions.body import parse_body
-from afterword.completions.unsupported import REPETITION_COMPANIONS, UNSUPPORTED
+from afterword.completions.unsupported import REPETITION_MODIFIERS, UNSUPPORTED
 from afterword.errors import InvalidRequest
 
 
@@ -68,9 +68,9 @@ def test_companions_of_a_refused_master_are_ignored(name: str) -> None:
     assert refused(**{name: 1.75}) is None
 
 
-@pytest.mark.parametrize("name", REPETITION_COMPANIONS)
+@pytest.mark.parametrize("name", REPETITION_MODIFIERS)
 def test_companions_of_the_repetition_penalty_are_refused_only_beside_one(name: str) -> None:
     assert refused(**{name: 512}) is None
     assert refused(**{name: 512, "repeat_penalty": 1.0}) is None
     assert refused(**{name: 512, "repeat_penalty": 1.1}) == name
-    assert refused(**{name: REPETITION_COMPANIONS[name][0], "repeat_penalty": 1.1}) is None
+    assert refused(**{name: REPETITION_MODIFIERS[name][0], "repeat_penalty": 1.1}) is None

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import afterword
-from afterword.completions.unsupported import REPETITION_COMPANIONS, UNSUPPORTED
+from afterword.completions.unsupported import REPETITION_MODIFIERS, UNSUPPORTED
 from afterword.fields.field import GROUPS, RequestField
 from afterword.fields.sampling import SAMPLING_FIELDS, Sampling
 from afterword.fields.table import DECLARED, EXTENSIONS, FEATURES, FIELDS
@@ -49,7 +49,7 @@ def test_documented_fields_come_in_the_order_of_the_reference_and_before_the_oth
 def test_no_name_is_taken_twice() -> None:
     names = [name for field in FIELDS for name in (field.name, *field.aliases)]
     assert len(names) == len(set(names))
-    assert set(names) & {*UNSUPPORTED, *REPETITION_COMPANIONS} == set()
+    assert set(names) & {*UNSUPPORTED, *REPETITION_MODIFIERS} == set()
 
 
 def test_a_field_is_an_extension_for_vendors_or_documented_but_not_both() -> None:

@@ -41,7 +41,7 @@ def complete(values: Mapping[str, Any]) -> None:
 
 async def _complete(backend: Backend, request: dict[str, Any], values: Mapping[str, Any]) -> None:
     try:
-        if values["json"] or any(field.asks(request.get(field.name, field.default)) for field in BESIDE_THE_TEXT):
+        if values["json"] or any(field.is_used(request.get(field.name, field.default)) for field in BESIDE_THE_TEXT):
             write_json(orjson.dumps(await backend.answer(request), option=orjson.OPT_INDENT_2))
         elif request.get("n", 1) == 1 and request.get("best_of", 1) == 1:
             await _stream(backend, request)

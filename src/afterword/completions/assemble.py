@@ -50,13 +50,13 @@ class Usage:
 
 @dataclass(slots=True)
 class _Candidate:
-    """What is known of one candidate and not told yet."""
+    """What has come of one candidate and was not passed on yet."""
 
     n_tokens: int = 0
     held: Chunk | None = None
-    """The latest chunk of the last allowed token: its end follows at once and may belong on it."""
+    """The chunk of the last allowed token: `length` belongs on the same delta, and follows at once."""
     chunks: list[Chunk] = field(default_factory=list)
-    """Everything so far, kept while best_of compares."""
+    """All chunks so far, kept while best_of compares candidates."""
     finished: Finished | None = None
 
 
@@ -70,12 +70,12 @@ class Assembler:
         self._completed = [0] * len(completion.generations)
         """Completion tokens of each prompt, as far as `_usage` counts them."""
         self._is_counted = [False] * len(completion.generations)
-        """An upstream's own count stands for all completion tokens of the prompt, also for those still to come."""
+        """Whether an upstream's own count has replaced that of a prompt's completion tokens, later ones included."""
 
     def fold(self, prompt_index: int, event: Event) -> list[Delta]:
         """Take one event; return the deltas it makes final (none while best_of still compares candidates).
 
-        Nothing waits for anything but the end of a candidate that has had all its tokens.
+        Only the chunk of a last allowed token waits, for the end that follows it.
         """
         self.count(prompt_index, event)
         match event:
@@ -95,7 +95,7 @@ class Assembler:
         return self._usage
 
     def count(self, prompt_index: int, event: Event) -> None:
-        """Let an event's tokens count without making anything of it: nobody is there to read."""
+        """Count an event's tokens without making deltas: for events that the reader did not wait for."""
         if isinstance(event, PromptDone):
             self._add(cached=event.n_cached)
             return
@@ -171,11 +171,11 @@ class Assembler:
 
     @property
     def _compares(self) -> bool:
-        """Whether candidates compete, so that none can be shown before all have ended."""
+        """Whether the best of several candidates are chosen, so that none can be shown before all have ended."""
         return self._completion.best_of > self._completion.n
 
     def _deltas(self, prompt_index: int, chunk: Chunk) -> list[Delta]:
-        """At most one: a chunk without anything to show makes none."""
+        """At most one: a chunk without text and tokens makes none."""
         tokens = self._shown(chunk.tokens)
         if chunk.text == "" and not tokens:
             return []
@@ -189,7 +189,7 @@ class Assembler:
 
 
 def _echo(prompt: Prompt, scores: PromptScores | None, k: int | None) -> Echo | None:
-    """The prompt with its k likeliest tokens: the engine was asked once, for the most that anything shows."""
+    """The prompt with its k likeliest tokens. The engine computes them once, for the larger k of echo and extension."""
     if k is None:
         return None
     assert scores is not None, "the engine reports the prompt's scores if it was asked for them"

@@ -1,6 +1,6 @@
-"""From a decoded JSON body to a `CompletionBody`: what the table of fields says, checked by pydantic. Knows no model.
+"""From a decoded JSON body to a `CompletionBody`: the rules of the table of fields, checked by pydantic.
 
-Errors come in the API's words. `resolve.py` fills in what needs a model.
+Knows no model. Errors are worded as the API words them. `resolve.py` fills in what needs a model.
 """
 
 from typing import Annotated, Any, Literal
@@ -17,11 +17,11 @@ from afterword.fields.table import FIELDS, body_of
 
 STRICT_STOPS = 4
 STRICT_LOGPROBS = 5
-"""The documented limits, asked for by strict servers."""
+"""The documented limits, which `strict` servers hold clients to."""
 
 
 def _rules(field: RequestField) -> Any:
-    """A field as pydantic checks it."""
+    """A field's type with its rules, and its default, for pydantic."""
     names = AliasChoices(field.name, *field.aliases)
     about = Field(
         description=field.doc, validation_alias=names if field.aliases else None, ge=field.ge, gt=field.gt, le=field.le
@@ -81,7 +81,7 @@ def _nullable(rules: dict[str, Any]) -> dict[str, Any]:
     shape = dict(rules)
     about: dict[str, Any] = {key: shape.pop(key) for key in ("title", "description", "default") if key in shape}
     if isinstance(about.get("default"), list):
-        about["default"] = None  # our normal form of "none given", not one of the client's
+        about["default"] = None  # an empty tuple is how we keep "none given"; clients leave the field out
     shapes = shape.pop("anyOf", None) or [shape]
     return {**about, "anyOf": [*(s for s in shapes if s != {"type": "null"}), {"type": "null"}]}
 
@@ -134,7 +134,7 @@ _BOUNDS: dict[str, tuple[str, str, Literal["below_min", "above_max"]]] = {
 
 
 def _translated(error: ErrorDetails) -> InvalidRequest:
-    """One finding of pydantic's in the API's terms (docs/rules.md#statuses)."""
+    """One error of pydantic's as one of the API's (docs/rules.md#statuses)."""
     kind, given, where = error["type"], error["input"], error["loc"]
     param = ".".join(part for part in where if isinstance(part, str)) or None
     subject = "The request's body"

@@ -1,8 +1,7 @@
 """Fill in the middle: how a prompt and a `suffix` become one sequence of tokens (docs/rules.md#suffix).
 
-Two ways, the first that the model has: a template from its configuration (`infill_template`), such as
-`<PRE> {prefix} <SUF>{suffix} <MID>`, or the infill tokens of its vocabulary in the order prefix, suffix, middle.
-Knows nothing of requests.
+Either by a template from the model's configuration (`infill_template`), such as `<PRE> {prefix} <SUF>{suffix} <MID>`,
+or else by the infill tokens of its vocabulary, in the order prefix, suffix, middle. Knows no requests.
 """
 
 from afterword.errors import InvalidRequest
@@ -14,9 +13,9 @@ Prefix = str | tuple[int, ...]
 
 
 def infill(served: ServedModel, prefix: Prefix, suffix: str) -> tuple[int, ...]:
-    """Tokens after which the model writes what belongs between `prefix` and `suffix`, without BOS.
+    """The tokens to complete for the text between `prefix` and `suffix`, without BOS.
 
-    Raises `InvalidRequest` for a model that was not made for it.
+    Raises `InvalidRequest` for a model that has neither template nor infill tokens.
     """
     tokenizer = served.engine.tokenizer
     if served.infill_template is not None:
@@ -34,7 +33,7 @@ def infill(served: ServedModel, prefix: Prefix, suffix: str) -> tuple[int, ...]:
 def _filled(template: InfillTemplate, prefix: Prefix, suffix: str, tokenizer: Tokenizer) -> list[int]:
     """The filled-in template as tokens.
 
-    Text is encoded in one piece, so that the template's spaces merge with it as the model learned them; around a token
+    Adjacent texts are encoded as one, so that the template's spaces merge with them as in training. Around a token
     array the template's own pieces are encoded by themselves.
     """
     places = {"prefix": prefix, "suffix": suffix}

@@ -1,6 +1,6 @@
-"""What a request asks for that its model cannot do: refused by name, before anything is started.
+"""Refuses a request that uses a feature which its model does not have, before anything is started.
 
-Which field makes use of which feature stands in the table of fields. What a model lacks, and why, it says itself.
+The table of fields has the feature of each field; `Capabilities.lacks` has what a model lacks, and why.
 """
 
 from dataclasses import replace
@@ -26,16 +26,16 @@ def refuse_missing_features(body: CompletionBody, best_of: int, served: ServedMo
 
 
 def used_features(body: CompletionBody, best_of: int) -> dict[str, tuple[str, str]]:
-    """Each feature that the request makes use of -> the field that asks for it and how to say so."""
-    # What a greedy request cuts off beside the likeliest token changes nothing, so no model need be able to.
+    """Each feature that the request uses -> the field that uses it, and that field as messages name it."""
+    # A greedy request takes the likeliest token whatever `top_p` and the like are, so it needs no support for them.
     values = values_of(replace(body, sampling=body.sampling.plain()))
-    asking = {field.name: field for field in FIELDS if field.asks(values[field.name])}
+    using = {field.name: field for field in FIELDS if field.is_used(values[field.name])}
     if all(isinstance(item, str) for item in body.prompt):
-        asking.pop("prompt", None)
+        using.pop("prompt", None)
     if best_of == body.n:
-        asking.pop("best_of", None)
+        using.pop("best_of", None)
     used: dict[str, tuple[str, str]] = {}
-    for name, field in asking.items():
+    for name, field in using.items():
         if field.feature is not None:
             used.setdefault(field.feature, (name, f"'{name}'" if name != "prompt" else "token arrays as 'prompt'"))
     if body.shown.echo and body.shown.logprobs is not None:

@@ -12,7 +12,7 @@ from afterword.tokens import Tokenizer, visible_bytes, visible_piece
 
 @dataclass(frozen=True, slots=True)
 class PromptRules:
-    """What a request says about all of its prompts."""
+    """The settings of a request that hold for all of its prompts."""
 
     add_special_tokens: bool
     """Put BOS in front of text where the model's metadata asks for it."""
@@ -21,13 +21,13 @@ class PromptRules:
     keep_last: int | None
     """Tokens to keep, counted from the end; None: all."""
     with_offsets: bool
-    """Whether anybody will look at the offsets; they are the slow part."""
+    """Whether the offsets are needed; they are the slow part."""
 
 
 def read_prompt(item: PromptItem, tokenizer: Tokenizer, rules: PromptRules) -> tuple[Prompt, bytes]:
-    """The prompt, and the bytes of a character that a token array has begun and not ended.
+    """The prompt, and the bytes of a character that a token array ends in the middle of.
 
-    Nothing at all, and a text the tokenizer has no token for, become the separator; the echo stays as sent
+    An empty prompt, and a text that the tokenizer has no token for, become the separator; the echo stays as sent
     (docs/rules.md#empty-prompt). Raises `InvalidRequest` for ids outside the vocabulary. Slow for long texts: not for
     the event loop.
     """
@@ -74,7 +74,7 @@ def _read_text(text: str, tokenizer: Tokenizer, rules: PromptRules) -> Prompt:
     offsets: list[int] = []
     if rules.with_offsets:
         starts, spelled = _starts(tokenizer.piece(token) for token in tokens[n_bos:])
-        # Some vocabularies put a space in front of every text: it is in the pieces and not in what was sent.
+        # Some vocabularies put a space in front of every text: it is in the pieces, but was not sent.
         n_extra = len(spelled) - len(text) if spelled.endswith(text) else 0
         offsets = [0] * n_bos + [min(max(start - n_extra, 0), len(text)) for start in starts]
     return _prompt(text, tuple(tokens), tuple(offsets), rules)
@@ -100,7 +100,7 @@ def _prompt(text: str, tokens: tuple[int, ...], offsets: tuple[int, ...], rules:
 
 
 def _starts(pieces: Iterable[bytes]) -> tuple[list[int], str]:
-    """How many whole characters there are before each piece, and all of them: parts of one character share a start."""
+    """The number of whole characters before each piece, and the whole text. Parts of one character share a start."""
     decoder = Utf8Decoder()
     starts: list[int] = []
     text: list[str] = []

@@ -1,4 +1,4 @@
-"""Which of a prompt's candidates are the best. Pure."""
+"""The order of a prompt's candidates for `best_of`. Pure."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ from afterword.engine.events import Finished
 def best_first(candidates: Sequence[Finished]) -> list[Finished]:
     """The candidates by mean raw log-probability per sampled token, highest first (docs/rules.md#best-of).
 
-    Ties keep the order of candidates; one without any sampled token comes after all that have some, and one that the
-    content filter has cut after all others: it is not what the model meant to say.
+    Ties keep the order of candidates. One without any sampled token comes after all that have some, and one that the
+    content filter ended after all others: its text is cut off.
     """
     return sorted(candidates, key=lambda one: (one.reason == "content_filter", -_mean(one), one.index))
 

@@ -1,6 +1,6 @@
-"""A completion request with every decision made: what `resolve` returns and the rest of the package trusts.
+"""A completion request with every default filled in: what `resolve` returns and the rest of the package relies on.
 
-No field is None in the sense of "default"; where None is left it is a value of its own (`logprobs=None`: none wanted).
+No field is None in the sense of "default"; where None remains it is a value of its own (`logprobs=None`: none wanted).
 """
 
 from dataclasses import dataclass

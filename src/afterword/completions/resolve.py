@@ -1,7 +1,7 @@
-"""From what the client wrote to what will be done: every default filled, every prompt tokenized, every limit checked.
+"""From a `CompletionBody` to a `Completion`: every default filled in, every prompt tokenized, every limit checked.
 
-The last place where a request can be refused for what it says. Plain synchronous code that never waits; tokenizing a
-long text takes a while, so the caller moves it off the event loop where that matters. Knows no HTTP.
+The last place where a request's fields can be refused. Plain synchronous code; tokenizing a long text takes a while, so
+the caller runs it in a thread then. Knows no HTTP.
 """
 
 import secrets
@@ -24,7 +24,7 @@ from afterword.tokens import Tokenizer
 
 
 def resolve(body: CompletionBody, served: ServedModel, server: ServerConfig) -> Completion:
-    """The request, decided within what `server` allows. Raises `InvalidRequest`, among them `ContextExceeded`."""
+    """The request as it will run, within the limits of `server`. Raises `InvalidRequest` or `ContextExceeded`."""
     best_of = _best_of(body)
     _check_size(len(body.prompt) * best_of, server)
     refuse_missing_features(body, best_of, served)
@@ -110,7 +110,7 @@ def _check_logprobs(body: CompletionBody, served: ServedModel, server: ServerCon
 
 
 def _check_suffix(body: CompletionBody) -> None:
-    """With a suffix the tokens are not the prompt's own in their order, so nothing may list or cut them."""
+    """With a suffix the engine's tokens are in infill order, so nothing may list them as the prompt or cut them."""
     if body.suffix == "":
         return
     if _prompt_logprobs(body) is not None:
@@ -120,7 +120,7 @@ def _check_suffix(body: CompletionBody) -> None:
 
 
 def _check_context(prompt: Prompt, max_tokens: int, can: Capabilities) -> None:
-    """Where tokens or context are not known, the server that knows them checks."""
+    """Unless tokens or context are unknown here: then the server behind the model checks."""
     if not can.exact_tokens or can.context == UNKNOWN_CONTEXT:
         return
     n_prompt = len(prompt.tokens)
@@ -129,7 +129,7 @@ def _check_context(prompt: Prompt, max_tokens: int, can: Capabilities) -> None:
 
 
 def _pattern(body: CompletionBody, tokenizer: Tokenizer, best_of: int, seed: int) -> GenerationRequest:
-    """What all prompts of the request have in common, with the empty prompt in place of theirs."""
+    """The request to the engine with what all prompts have in common; the prompt in it is a placeholder."""
     return GenerationRequest(
         prompt=(tokenizer.separator_id,),
         n_candidates=best_of,
@@ -161,19 +161,19 @@ def _end_ids(body: CompletionBody, tokenizer: Tokenizer) -> frozenset[int]:
 
 
 def _control_token(stop: str, tokenizer: Tokenizer) -> int | None:
-    """The one control token that `stop` spells: it has no text, so matching text would never see it."""
+    """The one control token that `stop` spells. It has no text, so matching text would never find it."""
     tokens = tokenizer.encode(stop, add_bos=False, parse_special=True)
     return tokens[0] if len(tokens) == 1 and tokenizer.is_control(tokens[0]) else None
 
 
 def _logprobs(body: CompletionBody, best_of: int) -> int | None:
-    """Candidates are ranked by log-probability, and engines list tokens with theirs, even if the answer shows none."""
+    """Also 0, to rank candidates or to list token ids: engines list tokens only with log-probabilities."""
     needed = best_of > body.n or body.shown.lists_tokens
     return 0 if needed and body.shown.logprobs is None else body.shown.logprobs
 
 
 def _prompt_logprobs(body: CompletionBody) -> int | None:
-    """The larger of what `echo` with `logprobs` and what the extension asks for; the assembler cuts each its own."""
+    """The larger k of `echo` with `logprobs` and of the extension; the assembler cuts off what either does not show."""
     asked = (body.shown.logprobs if body.shown.echo else None, body.shown.prompt_logprobs)
     return max((k for k in asked if k is not None), default=None)
 

@@ -1,6 +1,6 @@
-"""Runs a decided request on its engine: one generation per prompt, their events merged into one stream.
+"""Runs a `Completion` on its engine: one generation per prompt, their events merged into one iterator.
 
-Knows neither what the events mean nor what becomes of them.
+Does not interpret the events.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from afterword.engine.base import Engine, Generation
 from afterword.engine.events import Event
 
 READ_AHEAD = 2
-"""Events of one prompt that wait beside the others': its last text and its end, which come together."""
+"""Events of one prompt in the merged queue: enough for its last chunk and its end, which come together."""
 
 
 class CompletionEvents(Protocol):
@@ -26,11 +26,11 @@ class CompletionEvents(Protocol):
     async def __anext__(self) -> tuple[int, Event]: ...
 
     def end(self, prompt_index: int, index: int) -> None:
-        """Stop sampling one candidate of a prompt; see `Generation.end`."""
+        """Stop sampling one candidate of a prompt (`Generation.end`)."""
         ...
 
     def unread(self) -> Iterator[tuple[int, Event]]:
-        """Take what has come and nobody has read; see `Generation.unread`."""
+        """Take the events that have arrived and were not read (`Generation.unread`)."""
         ...
 
 
@@ -47,9 +47,9 @@ async def run(completion: Completion, engine: Engine) -> AsyncIterator[Completio
         generations = []
         for request in completion.generations:
             generations.append(engine.generate(request))
-            # Leaving cancels what was submitted, also if a later one is refused.
+            # Registered at once: if a later prompt is refused, those before it are cancelled.
             stack.push_async_exit(generations[-1])
-        # Apart from submitting, because an engine elsewhere takes a moment to accept: all moments are the same one.
+        # A second loop: a remote engine takes a moment to accept, and so all prompts wait for it at the same time.
         for generation in generations:
             await generation.__aenter__()
         if len(generations) == 1:
@@ -90,8 +90,8 @@ class _Single(CompletionEvents):
 class _Merged(CompletionEvents):
     """The events of several prompts as they come, one task per prompt.
 
-    First come, first served, and no prompt has more than a few events in the queue: a busy one cannot keep a quiet one
-    back, and for a slow reader the events wait, and are merged, in the engine's own mailboxes.
+    In order of arrival, and no prompt has more than a few events in the queue: so a fast prompt cannot delay a slow
+    one, and a slow reader's events wait, and are merged, in the engine's own mailboxes.
     """
 
     def __init__(self, generations: Sequence[Generation]) -> None:

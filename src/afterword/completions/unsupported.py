@@ -1,11 +1,10 @@
 """Fields of other servers that would change the answer and that this one does not have.
 
-Owns the list of them with the values at which each does nothing. Ignoring one silently would hand out an answer to
-another question, so anything else is refused by name (docs/rules.md#unsupported-fields). Knows no model and none of the
-honoured fields.
+Owns the list of them, with the values at which each changes nothing. Any other value is refused by name: ignoring it
+would give another answer than was asked for (docs/rules.md#unsupported-fields). Knows no model and no supported field.
 
-Companions that do nothing while their master is neutral (`dry_base`, `mirostat_tau`, `xtc_threshold`...) are not
-listed: with the master refused they cannot matter.
+Fields that only modify another one of these (`dry_base`, `mirostat_tau`, `xtc_threshold`...) are not listed: they
+change nothing while that one is refused.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ _NOTHING: tuple[object, ...] = ("", [], {})
 """Neutral for every field, beside null."""
 
 UNSUPPORTED: dict[str, tuple[object, ...]] = {
-    # another endpoint's question, or a prompt in a form that is not text
+    # another endpoint's field, or a prompt in a form that is not text
     "messages": (),
     "prompt_embeds": (),
     # answers constrained to a language
@@ -79,7 +78,7 @@ UNSUPPORTED: dict[str, tuple[object, ...]] = {
 }
 """Field name -> values that change nothing, beside null and empty. Numbers compare by value: 1 is 1.0."""
 
-REPETITION_COMPANIONS: dict[str, tuple[object, ...]] = {
+REPETITION_MODIFIERS: dict[str, tuple[object, ...]] = {
     "repetition_penalty_range": (0, -1),
     "rep_pen_range": (0, -1),
     "repeat_last_n": (-1,),
@@ -87,11 +86,11 @@ REPETITION_COMPANIONS: dict[str, tuple[object, ...]] = {
     "repetition_decay": (0,),
     "penalize_nl": (True,),
 }
-"""The same for fields that only bend `repetition_penalty`, which is honoured: refused only beside one that is not 1."""
+"""The same for fields that modify `repetition_penalty`, which is supported: refused only if that is not 1."""
 
 
 def refuse_unsupported(fields: Mapping[str, object], *, repetition_penalty: float) -> None:
-    """Raise `InvalidRequest` for the first field of the tables that is set to more than nothing.
+    """Raise `InvalidRequest` for the first field of the tables that has another value than its neutral ones.
 
     `repetition_penalty` is the one that will be used, 1.0 if the request has none.
     """
@@ -99,7 +98,7 @@ def refuse_unsupported(fields: Mapping[str, object], *, repetition_penalty: floa
         _refuse_unless_neutral(name, fields.get(name), neutral)
     if repetition_penalty == 1.0:
         return
-    for name, neutral in REPETITION_COMPANIONS.items():
+    for name, neutral in REPETITION_MODIFIERS.items():
         _refuse_unless_neutral(name, fields.get(name), neutral)
 
 

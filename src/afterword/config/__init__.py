@@ -1,1 +1,1 @@
-"""What the server is told: every setting once, as typed models, and how they are read."""
+"""The configuration: every setting once, as typed models, and how they are read."""

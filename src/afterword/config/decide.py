@@ -1,6 +1,6 @@
-"""What follows from more than one table: models with all that theirs leave out, keys of vendors, names that differ.
+"""What follows from several tables: defaults of models, keys of vendors, checks of names.
 
-Opens no model. Everything wrong is a `ConfigurationError`.
+Opens no model. Every mistake is a `ConfigurationError`.
 """
 
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ from afterword.errors import ConfigurationError
 
 
 def decide(config: Config, path: Path, environment: Mapping[str, str], directory: Path) -> Config:
-    """The configuration as it is served. `path`: its file; `directory`: where the program was started."""
+    """The complete configuration. `path`: its file; `directory`: where the program was started."""
     engine, base = config.engine, path.parent
     models = tuple(
-        _whole(model, f"[[models]] number {number} of {path}", engine, base)
+        _complete(model, f"[[models]] number {number} of {path}", engine, base)
         for number, model in enumerate(config.models, start=1)
-    ) or (_whole(ModelConfig(path=DEFAULT_MODEL.name), "", engine, base),)
+    ) or (_complete(ModelConfig(path=DEFAULT_MODEL.name), "", engine, base),)
     models = _one_called_default(models)
     if config.server.model is not None:
         models = _one_called_default((_selected(config.server.model, models, engine, directory),))
@@ -36,8 +36,8 @@ def decide(config: Config, path: Path, environment: Mapping[str, str], directory
     return config.model_copy(update={"models": models, "vendors": vendors})
 
 
-def _whole(model: ModelConfig, place: str, engine: EngineConfig, base: Path) -> ModelConfig:
-    """The model with everything that its table, written at `place`, leaves out."""
+def _complete(model: ModelConfig, place: str, engine: EngineConfig, base: Path) -> ModelConfig:
+    """The model with defaults for everything that its table leaves out. `place`: where that is, for messages."""
     _check_table(model, place)
     follows = {} if model.path is None else _from_path(model.path, model.engine, base)
     given = {name: getattr(model, name) for name in model.model_fields_set - {"path"}}
@@ -52,7 +52,7 @@ def _whole(model: ModelConfig, place: str, engine: EngineConfig, base: Path) -> 
 
 
 def _check_table(model: ModelConfig, place: str) -> None:
-    """Refuse a table that leaves out what is needed, or says how to run a model here where nothing does."""
+    """Refuse a table that leaves out what is required, or has settings of a local model without one."""
     if LOCAL in model.vendors:
         if model.path is None:
             raise ConfigurationError(f"There is no path in {place}: it must name a GGUF file, or be {ECHO!r}.")
@@ -65,7 +65,7 @@ def _check_table(model: ModelConfig, place: str) -> None:
 
 
 def _from_path(path: str, engine: str, base: Path) -> Mapping[str, object]:
-    """What a path alone says of a model."""
+    """The settings that follow from a model's path."""
     if path == ECHO:
         return {"name": ECHO, "engine": ECHO}
     if path == DEFAULT_MODEL.name:
@@ -73,7 +73,7 @@ def _from_path(path: str, engine: str, base: Path) -> Mapping[str, object]:
     file = Path(_located(path, base))
     if engine == "llama":
         return {"name": file.stem, "path": str(file)}
-    # Other engines also take names that are no paths, such as those of a model hub.
+    # Other engines also accept names that are no paths, such as those of a model hub.
     return {"name": Path(path).name, "path": str(file) if file.exists() else path}
 
 
@@ -90,12 +90,12 @@ def _one_called_default(models: tuple[ModelConfig, ...]) -> tuple[ModelConfig, .
 
 
 def _selected(wanted: str, models: tuple[ModelConfig, ...], engine: EngineConfig, directory: Path) -> ModelConfig:
-    """The configured model called `wanted`, else the one it is the path of."""
+    """The configured model called `wanted`, else a model with `wanted` as its path."""
     for model in models:
         if wanted in (model.name, *model.aliases):
             return model
     if wanted in (DEFAULT_MODEL.name, ECHO) or (directory / expanduser(wanted)).is_file():
-        return _whole(ModelConfig(path=wanted), "", engine, directory)
+        return _complete(ModelConfig(path=wanted), "", engine, directory)
     names = ", ".join(dict.fromkeys([*(model.name for model in models), DEFAULT_MODEL.name, ECHO]))
     raise ConfigurationError(f"model is {wanted!r}: it must be a GGUF file that exists or one of {names}.")
 

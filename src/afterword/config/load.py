@@ -1,7 +1,7 @@
-"""The one function that puts the configuration together.
+"""Loads the configuration from flags, environment variables and a file.
 
 Flags win over environment variables, those over the configuration file, that over the defaults. Opens no model and no
-port. Everything wrong is a `ConfigurationError`: a sentence with the setting, its value, where it stands and the limit.
+port. Every mistake is a `ConfigurationError`: a sentence with the setting, its value, its place and the limit.
 """
 
 import tomllib
@@ -27,7 +27,7 @@ OWN_PATHS = {
     ("engine", "cache_dir"): ("XDG_CACHE_HOME", ".cache", "afterword"),
     ("gateway", "database"): ("XDG_DATA_HOME", ".local/share", "afterword/afterword.db"),
 }
-"""Defaults among the user's own files, by the desktop's rules: a variable, the folder where it is not set, the path."""
+"""Defaults in the user's own folders (XDG): the variable, the folder if it is not set, the path in it."""
 
 
 def load_config(flags: Mapping[str, object], environment: Mapping[str, str], directory: Path) -> Config:
@@ -42,13 +42,13 @@ def load_config(flags: Mapping[str, object], environment: Mapping[str, str], dir
     try:
         config = Config.model_validate(document)
     except ValidationError as error:
-        # Not its cause: pydantic's own words repeat what was given, keys too.
+        # Without the cause: pydantic's messages repeat the values, API keys included.
         raise refusal(error, document, elsewhere, path) from None
     return decide(_located(config, elsewhere, path.parent), path, environment, directory)
 
 
 def _elsewhere(flags: Mapping[str, object], environment: Mapping[str, str]) -> Elsewhere:
-    """What flags and variables give; an empty variable counts as not set."""
+    """The settings given by flags and variables; an empty variable counts as not set."""
     found: Elsewhere = {}
     for section, keys in SECTIONS.items():
         for name, key in keys.items():
@@ -65,10 +65,10 @@ def _elsewhere(flags: Mapping[str, object], environment: Mapping[str, str]) -> E
 
 
 def _document(written: Mapping[str, Any], elsewhere: Elsewhere, environment: Mapping[str, str]) -> dict[str, Any]:
-    """The file's document, with what was given elsewhere in its place and the paths that nobody gives."""
+    """The file's document, with the settings given elsewhere and the default paths put in."""
     whole: dict[str, Any] = {**{section: {} for section in SECTIONS}, **written}
     for section, keys in SECTIONS.items():
-        # What is no table is refused together with everything else.
+        # Anything but a table is refused later, by the model.
         if isinstance(whole[section], dict):
             table = dict(whole[section])
             for name, key in keys.items():
@@ -104,7 +104,7 @@ def _located(config: Config, elsewhere: Elsewhere, base: Path) -> Config:
 
 
 def _find_file(flags: Mapping[str, object], environment: Mapping[str, str], directory: Path) -> Path | None:
-    """The file to read; one that was asked for by name must exist."""
+    """The file to read; one that is named must exist."""
     flag = flags.get(CONFIG_FLAG)
     named = environment.get(CONFIG_VARIABLE, "") if flag is None else str(flag)
     if named == "":
@@ -120,6 +120,6 @@ def _find_file(flags: Mapping[str, object], environment: Mapping[str, str], dire
 def _read(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8-sig"))
-    # Besides what is no TOML: numbers and nesting beyond what Python reads.
+    # Besides invalid TOML: numbers and nesting beyond what Python reads.
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"The configuration file {file} cannot be read: {error}.") from error

@@ -1,4 +1,4 @@
-"""`[[models]]`: the models to serve, and the one that comes along."""
+"""`[[models]]`: the models to serve, and the default model."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -10,7 +10,7 @@ from afterword.config.values import OneOrMore, Template, Text, Texts
 from afterword.config.vendor import LOCAL
 
 ECHO = "echo"
-"""The path that stands for the engine without a model, and that engine's name."""
+"""The path of the engine without a model, and that engine's name."""
 
 PARALLEL = 16
 
@@ -26,7 +26,7 @@ Parallel = Annotated[int, Field(ge=1, le=255)]
 
 @dataclass(frozen=True, slots=True)
 class PackagedModel:
-    """A model whose file comes inside a Python distribution, so that it needs no download of its own."""
+    """A model whose file is in a Python distribution, so that no download from a model hub is needed."""
 
     name: str
     distribution: str
@@ -42,8 +42,8 @@ DEFAULT_MODEL = PackagedModel(
 
 
 class ModelConfig(Table):
-    """One model. In a `Config` everything is decided: a model has a name, and its path is `echo`, the name of the
-    packaged model, what another engine makes of it, or the path of a file; None: it does not run here.
+    """One model. In a `Config` all defaults are filled in: it has a name, and its path is `echo`, the name of the
+    packaged model, a name that another engine resolves, or the path of a file. None: it does not run here.
     """
 
     path: Text | None = key(
@@ -70,7 +70,7 @@ class ModelConfig(Table):
     )
     vendors: OneOrMore = key(
         (LOCAL,),
-        "Who runs it: `local` is this server, others are `[[vendors]]`. Each is asked when those before it fail.",
+        "What runs it: `local` is this server, others are `[[vendors]]`. Each is tried when those before it fail.",
         shown="local",
         alias="vendor",
     )

@@ -1,6 +1,6 @@
-"""What is wrong with a configuration, as one sentence: the key, its value, where it stands and what is allowed.
+"""What is wrong with a configuration, as one sentence: the key, its value, its place and what is allowed.
 
-The only place that words what pydantic finds. The value of a secret key is never repeated.
+The only place that words pydantic's errors. The value of a secret key is never repeated.
 """
 
 import difflib
@@ -20,7 +20,7 @@ LONGEST_SHOWN = 200
 
 
 Elsewhere = dict[tuple[str, str], tuple[str, object]]
-"""What is not given in the file: for a section and a key the flag or the variable, and what that gives."""
+"""Settings that are not from the file: for section and key, the flag or variable and its value."""
 
 
 def read_option(kind: Any, text: str, flag: str) -> Any:
@@ -42,7 +42,7 @@ def read_secret(kind: Any, text: str, place: str) -> Any:
 def refusal(
     error: ValidationError, document: Mapping[str, Any], elsewhere: Elsewhere, path: Path
 ) -> ConfigurationError:
-    """The sentence about what was found first; a key that does not exist comes before a value that is not allowed."""
+    """The sentence about the first error; unknown keys come before values that are not allowed."""
     findings = error.errors(include_url=False)
     unknown = [finding for finding in findings if finding["type"] == "extra_forbidden"]
     where = (unknown or findings)[0]["loc"]
@@ -54,9 +54,9 @@ def refusal(
 
 
 def _sentence(where: Sequence[int | str], table: type[Table], place: str, given: Any) -> ConfigurationError:
-    """`where`: the way from `given`, which is a `table` that stands at `place`, to what is wrong in it."""
+    """`where`: the path from `given`, which is a `table` at `place`, to what is wrong in it."""
     name, *further = where
-    assert isinstance(name, str), "a way begins at a table"
+    assert isinstance(name, str), "the path starts at a table"
     keys = keys_of(table)
     if name not in keys:
         return _unknown(name, keys, place, "table" if table is Config else "setting")

@@ -1,4 +1,4 @@
-"""Tables of the configuration as pydantic models, and their keys as messages, options and documents show them."""
+"""Tables of the configuration as pydantic models, and their keys for messages, options and documents."""
 
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -10,15 +10,15 @@ from afterword.config.values import core
 
 
 class Table(BaseModel):
-    """One table: each field is a key with its type, its default and what is said about it."""
+    """One table: each field is a key with its type, its default and its description."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
 
 def key(default: Any, about: str, *, shown: str | None = None, secret: bool = False, **rules: Any) -> Any:
-    """A field of a table; the default `...` means that something must be given.
+    """A field of a table; the default `...` means that it is required.
 
-    `about`: one sentence. `shown`: the default in words, where the value says too little. `secret`: no message may
+    `about`: one sentence. `shown`: the default in words, where its value is not enough. `secret`: no message may
     repeat the value.
     """
     extra: dict[str, JsonValue] | None = None if shown is None else {"default": shown}
@@ -27,7 +27,7 @@ def key(default: Any, about: str, *, shown: str | None = None, secret: bool = Fa
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A field of a table, as people see it."""
+    """A field of a table, for messages and documents."""
 
     name: str
     kind: Any

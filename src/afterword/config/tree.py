@@ -1,4 +1,4 @@
-"""The configuration as one frozen tree. Every setting stands here once: options, variables and documents follow."""
+"""The configuration as one frozen tree. Options, variables and documents are made from these models."""
 
 from typing import Annotated, Literal, Self
 
@@ -26,11 +26,11 @@ DEFAULT_CONTEXT = 4096
 takes about a second a GiB."""
 
 KernelChoice = Literal["own", "llama.cpp"]
-"""Who computes matrix products."""
+"""Which kernels compute matrix products."""
 
 
 class ServerConfig(Table):
-    """What the HTTP side is told, and what it lets clients ask for."""
+    """Settings of the HTTP server, and what it lets clients ask for."""
 
     host: Text = key("127.0.0.1", "Address to listen on; any but a loopback one needs a key.")
     port: int = key(8000, "TCP port to listen on; 0 takes a free one.", ge=0, le=65535)
@@ -99,7 +99,7 @@ class ServerConfig(Table):
 
 
 class EngineConfig(Table):
-    """What all models share."""
+    """Settings that all models share."""
 
     max_waiting: int = key(512, "Sequences that may wait for a slot; beyond it requests are answered 503.", ge=0)
     memory: Memory = key(
@@ -163,7 +163,7 @@ class ClusterConfig(Table):
 
 
 class Config(Table):
-    """Everything a server is told. The first model is the default."""
+    """The whole configuration. The first model is the default."""
 
     server: ServerConfig
     engine: EngineConfig
@@ -178,6 +178,6 @@ SECTIONS: dict[str, dict[str, Key]] = {
     for name, table in ((name, field.annotation) for name, field in Config.model_fields.items())
     if isinstance(table, type) and issubclass(table, Table)
 }
-"""The tables that a file has once: their keys have options and variables, so no name stands in two of them."""
+"""The tables that a file has once. Their keys have options and variables, so no name is in two of them."""
 
 SETTINGS = [one for keys in SECTIONS.values() for one in keys.values()]

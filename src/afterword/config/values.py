@@ -1,6 +1,6 @@
-"""What a setting may be: types that turn what a file or a person writes into what the program uses.
+"""The types of settings: from what a file or a flag has to what the program uses.
 
-A type refuses with `ValueError` and has no words of its own but `Allowed`, which follow "it must be". Knows no setting.
+A type refuses with `ValueError`; its `Allowed` completes the sentence "it must be". Knows no setting.
 """
 
 import re
@@ -25,14 +25,14 @@ SWITCHES = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What a type takes, where its bounds do not say it."""
+    """What a type accepts, where its bounds do not say it."""
 
     words: str
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A part of what the machine has free."""
+    """A part of the memory that is free."""
 
     fraction: float
     """Above 0, at most 1."""
@@ -112,7 +112,7 @@ def _share(value: object) -> object:
 
 def _address(text: str, schemes: tuple[str, ...]) -> bool:
     url = urlsplit(text)
-    # Reading the port is what finds out that it is none.
+    # `port` raises `ValueError` when it is read, if it is no number.
     return text.isprintable() and url.scheme in schemes and bool(url.hostname) and url.port != 0
 
 
@@ -193,7 +193,7 @@ Memory = Annotated[
 ]
 
 KeyLimit = Annotated[int, Field(ge=1, le=2**31 - 1)]
-"""What a key may do; databases keep it in 32 bits."""
+"""A limit of an API key; databases store it in 32 bits."""
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), Allowed("a number of seconds above 0")]
 
@@ -217,7 +217,7 @@ Database = Annotated[
     PlainValidator(_database),
     Allowed(f"the path of a SQLite file, a URL such as postgresql://user:password@host/name, or {NO_DATABASE}"),
 ]
-"""Which URLs will do is for who opens them to say."""
+"""Which URLs are supported is checked when the database is opened."""
 
 FileOrFunction = Annotated[
     Path | FunctionName,
@@ -243,11 +243,11 @@ def core(kind: Any) -> tuple[Any, list[Any]]:
 
 
 def allowed(kind: Any) -> str:
-    """What `kind` takes, to follow the words "it must be"."""
+    """What `kind` accepts, to follow the words "it must be"."""
     base, rules = core(kind)
-    told = [rule.words for rule in rules if isinstance(rule, Allowed)]
-    if told:
-        return told[0]
+    stated = [rule.words for rule in rules if isinstance(rule, Allowed)]
+    if stated:
+        return stated[0]
     if base is bool:
         return "true or false"
     if base is int:
@@ -266,7 +266,7 @@ def _whole(rules: list[Any]) -> str:
 
 
 def from_text(kind: Any, text: str) -> object:
-    """What a flag or a variable spells, as a configuration file would give it; text that spells nothing stays text.
+    """The text of a flag or variable as a configuration file would have it; text of no known form stays text.
 
     Numbers have digits only: no sign, no space, no underscore.
     """

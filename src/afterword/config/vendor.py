@@ -1,4 +1,4 @@
-"""`[[vendors]]`: other servers that run models for this one, and what each kind of them is known to honour."""
+"""`[[vendors]]`: other servers that run models for this one, and what each kind of them supports."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -23,7 +23,7 @@ Extension = Literal[EXTENSIONS]  # type: ignore[valid-type]  # made of the table
 
 
 class Supports(Table):
-    """What an upstream honours. What it lacks is made up for where that is possible, and refused by name elsewhere."""
+    """What an upstream supports. Something missing is done here where that is possible, and else refused by name."""
 
     token_prompts: bool = key(True, "Prompts as arrays of token ids.")
     n: bool = key(True, "Several choices in one request; without, each is a request.")
@@ -41,11 +41,11 @@ class Supports(Table):
     stream_usage: bool = key(True, "`stream_options.include_usage`.")
     token_ids: bool = key(False, "`return_tokens_as_token_ids`; `return_token_ids` needs it too.")
     extensions: Annotated[tuple[Extension, ...], Strict(False)] = key(
-        (), "Those of the further fields that it honours."
+        (), "Those of the further fields that it supports."
     )
 
-    def honours(self, field: RequestField) -> bool:
-        """Whether it takes a field of a request for what it means."""
+    def supports_field(self, field: RequestField) -> bool:
+        """Whether it supports a field of a request."""
         if field.vendors:
             return field.name in self.extensions
         return all(getattr(self, switch) for switch in field.supports)
@@ -71,7 +71,7 @@ PRESETS: Mapping[UpstreamKind, Supports] = {
     ),
     "afterword": Supports(max_logprobs=100, max_stops=64, include_stop=True, token_ids=True, extensions=EXTENSIONS),
 }
-"""What each kind of server is known to honour."""
+"""What each kind of server supports."""
 
 
 def _without_slash(name: str) -> str:
@@ -84,14 +84,14 @@ class VendorConfig(Table):
     """One upstream server."""
 
     name: Annotated[Text, AfterValidator(_without_slash), Allowed("a text that is not blank and has no slash")] = key(
-        ..., "What models call it, and the part of their full names before the slash."
+        ..., "Its name in `vendor` of models, and in their full names before the slash."
     )
     url: HttpUrl = key(..., "Base of its API; usually ends in `/v1`.")
-    kind: UpstreamKind = key("openai", "What it is known to support.")
+    kind: UpstreamKind = key("openai", "What kind of server it is.")
     api_key: HeaderText | None = key(None, "Its key, sent as a bearer token.", shown="none", secret=True)
     api_key_env: Text | None = key(None, "The environment variable that holds the key instead.", shown="none")
     headers: HeaderTable = key({}, "Further headers of every request.", shown="none", secret=True)
-    max_concurrent: int = key(64, "Sequences it is sent at once; more wait here.", ge=1)
+    max_concurrent: int = key(64, "Sequences that it gets at once; more wait here.", ge=1)
     connect_timeout: Seconds = key(5, "Time to connect, in seconds.")
     first_event_timeout: Seconds = key(300, "Time until an answer begins, in seconds.")
     idle_timeout: Seconds = key(60, "Longest pause within an answer, in seconds.")

@@ -14,7 +14,7 @@ _READING = "Prompt and text"
 
 @dataclass(frozen=True, slots=True)
 class CompletionBody:
-    """Checked for types and ranges. Fields of a kind that travels on together are in `sampling` and `shown`."""
+    """Checked for types and ranges. Fields that are passed on together are in `sampling` and `shown`."""
 
     sampling: Sampling
     shown: Shown

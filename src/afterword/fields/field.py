@@ -1,8 +1,8 @@
 """One field of a completion request, described once. Knows no request and no model.
 
 A frozen dataclass declares its fields with `documented` and `extension`; `fields_of` reads the descriptions back. From
-them follow the shape of the body, the command line's options, the playground's form, docs/fields.md, what vendors are
-told, and what is refused where a model lacks it.
+them are made the body's schema, the command line's options, the playground's form, docs/fields.md, the requests to
+vendors, and the refusals where a model lacks a feature.
 """
 
 import dataclasses
@@ -12,15 +12,15 @@ from types import NoneType
 from typing import Any, Literal, TypeVar, get_args
 
 GROUPS = ("Length and choices", "Sampling", "Repetition", "Single tokens", "Probabilities", "Prompt and text")
-"""Parts of the playground's form, in their order."""
+"""Groups of the playground's form, in their order."""
 
 Kind = Literal["sampling", "answer", "neutral"]
-"""What a field changes: which tokens come, only what is shown of them, or neither."""
+"""What a field changes: which tokens are sampled, only what is shown of them, or neither."""
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Beside a type with a shape of its own: how its values are entered by hand.
+    """An annotation of a field's type: how its values are entered by hand.
 
     `text`, `texts`, `numbers` or `bias`; numbers and booleans need none.
     """
@@ -30,7 +30,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestField:
-    """One row of the table. Defaults of rows mean "nothing special"."""
+    """One row of the table."""
 
     name: str = ""
     type: Any = None
@@ -39,7 +39,7 @@ class RequestField:
     doc: str
     """One sentence."""
     place: str
-    """One of `GROUPS`, or how the playground's page sets the field by itself."""
+    """One of `GROUPS`, or a sentence on how the playground's page sets the field by itself."""
     kind: Kind = "sampling"
     documented: bool = False
     """The hosted API has it; all others are extensions."""
@@ -47,33 +47,33 @@ class RequestField:
     gt: float | None = None
     le: float | None = None
     aliases: tuple[str, ...] = ()
-    """What else clients call it; of several names the first one given counts, its own before these."""
+    """Other names that clients use. If a body has several of them, its own name counts first, then this order."""
     neutral: tuple[object, ...] = ()
-    """Values that ask for nothing, beside the default."""
+    """Values that change nothing, besides the default."""
     draws: bool = False
-    """Takes part in the draw alone, so that it does not matter where one token is left to draw."""
+    """Only affects random draws, so it does not matter to greedy requests."""
     uses: str | None = None
-    """The feature of an engine that it makes use of, if that is not called like the field."""
+    """The engine's feature that it uses, if that has another name than the field."""
     needs_ids: bool = False
-    """It is said in token ids, or found out from them: only with the model's own tokenizer."""
+    """It is given as token ids, or derived from them: only with the model's own tokenizer."""
     ours_with_ids: bool = False
-    """With the model's own tokenizer this server does it by itself, whatever a vendor can do."""
+    """With the model's own tokenizer this server does it by itself, whatever a vendor supports."""
     supports: tuple[str, ...] = ()
     """Switches of a vendor's `supports` that must all be on."""
     vendors: tuple[str, ...] = ()
-    """Kinds of vendors that honour this extension, beside this server itself."""
+    """Kinds of vendors that support this extension, besides this server itself."""
     called: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
-    """What kinds of vendors call it that have another name for it."""
+    """Its name at the kinds of vendors that have another one."""
 
     @property
     def feature(self) -> str | None:
-        """The feature of an engine that it makes use of; None: every engine can do it."""
+        """The engine's feature that it uses; None: every engine supports it."""
         may_lack = self.needs_ids or self.ours_with_ids or self.supports or self.vendors
         return self.uses or (self.name if may_lack else None)
 
     @property
     def control(self) -> str:
-        """How its values are entered: see `Control`; or `switch`, `number`, `slider`."""
+        """How its values are entered: as in `Control`, or `switch`, `number`, `slider`."""
         inside = get_args(self.type)
         bare = inside[0] if NoneType in inside else self.type
         marks = [mark.name for mark in getattr(bare, "__metadata__", ()) if isinstance(mark, Control)]
@@ -83,8 +83,8 @@ class RequestField:
             return "switch"
         return "slider" if bare is float and self.ge is not None and self.le is not None else "number"
 
-    def asks(self, value: object) -> bool:
-        """Whether `value` asks for anything."""
+    def is_used(self, value: object) -> bool:
+        """Whether `value` changes anything."""
         return value != self.default and value not in self.neutral
 
 

@@ -1,4 +1,4 @@
-"""How the next token is drawn from the logits: the fields that a sampler is told, and nothing else.
+"""How the next token is drawn from the logits: the fields that a sampler gets, and no others.
 
 Order of application: bias and penalties, temperature, min_p, top_k, top_p (docs/rules.md#sampling-order).
 """
@@ -63,11 +63,11 @@ class Sampling:
 
     @property
     def is_greedy(self) -> bool:
-        """Nothing is left to chance, whichever way that was said: the likeliest token, the lowest id on a tie."""
+        """Whether any of the fields leaves only the likeliest token, the lowest id on a tie."""
         return self.temperature < GREEDY_BELOW or self.top_p <= 0 or self.top_k == 1 or self.min_p >= 1
 
     def plain(self) -> "Sampling":
-        """The same; greedy said by temperature 0 alone, so that also who lacks the other ways can do it."""
+        """The same, with greedy sampling expressed by temperature 0 alone, which every server supports."""
         return replace(self, temperature=0.0, **_NO_DRAW) if self.is_greedy else self
 
 

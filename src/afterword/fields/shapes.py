@@ -1,4 +1,4 @@
-"""The types of fields that are more than a number or a switch, each as a pydantic type that leaves one shape.
+"""The types of fields that are more than a number or a switch, as pydantic types that normalise to one shape each.
 
 Owns what counts as a prompt, a stop and a logit bias before any model is known. Ids are checked against a vocabulary
 in `completions/resolve.py`.
@@ -32,7 +32,7 @@ _TOKEN_ID = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 def refusal(code: str, message: str) -> PydanticCustomError:
-    """An error for a validator to raise: `code` as in docs/rules.md#statuses, `message` is for the client as it is."""
+    """An error for a validator to raise: `code` as in docs/rules.md#statuses, `message` is shown to the client."""
     return PydanticCustomError(code, "{message}", {"message": message})
 
 
@@ -75,7 +75,7 @@ def _whole(text: str) -> str:
 
 
 def _prompts(value: object) -> tuple[PromptItem, ...]:
-    """Every shape of `prompt` as a batch; a null one never gets here."""
+    """Every shape of `prompt` as a batch. Null was removed before."""
     match value:
         case str():
             return (_whole(value),)
@@ -134,7 +134,7 @@ def _bias(key: object, value: object) -> tuple[int, float]:
         raise refusal("decimal_below_min_value", f"must be at least -100 for token {key}, not {shown(value)}.")
     if value > MAX_LOGIT_BIAS:
         raise refusal("decimal_above_max_value", f"must be at most 100 for token {key}, not {shown(value)}.")
-    if value != value:
+    if value != value:  # NaN, which passes the two comparisons above
         raise refusal("invalid_type", f"must give token {key} a finite number.")
     return int(key), float(value)
 

@@ -1,4 +1,4 @@
-"""What an answer shows beside the sampled text: fields that no engine need understand."""
+"""What an answer shows besides the sampled text: fields that no engine gets."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from afterword.fields.field import documented, extension, fields_of
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """As the client wrote it; the answer's whole shape but for how it is sent."""
+    """As the client wrote it."""
 
     echo: bool = documented(False, "Put the prompt in front of the text.", "On when the text is scored.", kind="answer")
     logprobs: int | None = documented(
@@ -46,4 +46,4 @@ class Shown:
 
 
 BESIDE_THE_TEXT = tuple(field for field in fields_of(Shown) if field.name != "echo")
-"""Those that put something into the answer that is no text."""
+"""Fields that add something to the answer that is no text."""

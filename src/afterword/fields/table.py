@@ -13,7 +13,7 @@ _SHOWN_FIELDS, _BODY_FIELDS = fields_of(Shown), fields_of(CompletionBody)
 
 
 def _place_in_the_reference(field: RequestField) -> tuple[bool, bool, str]:
-    """Model and prompt, what the hosted API documents by name, then the extensions as they were declared."""
+    """Sort key: model and prompt, the other documented fields by name, then the extensions as declared."""
     return (not field.documented, field.name not in ("model", "prompt"), field.name if field.documented else "")
 
 

@@ -17,12 +17,12 @@ from afterword.models import ServedModel
 
 
 def memory_budget(memory: int | Share) -> int:
-    """Bytes that all models together may use."""
+    """Bytes for all models together."""
     return int(free_memory() * memory.fraction) if isinstance(memory, Share) else memory
 
 
 def model_file(path: str | None) -> Path:
-    """The GGUF file a model's `path` stands for. Raises `ConfigurationError` if there is none."""
+    """The GGUF file of a model's `path`. Raises `ConfigurationError` if there is none."""
     if path is None:
         raise ConfigurationError("The model has no file: it is run by vendors.")
     if path == DEFAULT_MODEL.name:
@@ -71,7 +71,7 @@ def load_llama(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedM
 
 
 def _packaged_file() -> Path:
-    """The default model's file, found through its distribution's records so that none of its code runs."""
+    """The default model's file, found through its distribution's metadata so that none of its code runs."""
     name = DEFAULT_MODEL.distribution
     try:
         files = importlib.metadata.files(name) or []

@@ -1,4 +1,4 @@
-"""Every configured model as a registry: who loads which."""
+"""Loads every configured model into a registry."""
 
 from collections.abc import Callable, Mapping
 
@@ -22,7 +22,7 @@ def load_registry(config: Config) -> Registry:
 
 
 def registry_of(config: Config, load_here: Callable[[ModelConfig], ServedModel]) -> Registry:
-    """Every configured model, those that `runs_here` by `load_here`, and vendors asked about theirs.
+    """Every configured model: local ones by `load_here`, the others from their vendors.
 
     Raises `ConfigurationError`.
     """
@@ -31,7 +31,7 @@ def registry_of(config: Config, load_here: Callable[[ModelConfig], ServedModel])
 
 
 def runs_here(model: ModelConfig) -> bool:
-    """Some of its requests are answered by an engine of our own."""
+    """Whether this server itself is among the model's vendors."""
     return LOCAL in model.vendors
 
 

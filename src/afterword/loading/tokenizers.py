@@ -1,4 +1,4 @@
-"""A model's tokenizer without its engine, for who runs the engine elsewhere."""
+"""A model's tokenizer without its engine, for engines that run elsewhere."""
 
 from afterword.config.model import ECHO, ModelConfig
 from afterword.errors import ConfigurationError

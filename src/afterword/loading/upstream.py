@@ -1,4 +1,4 @@
-"""Models that vendors run: each vendor's engine, and what falls back from one to the next."""
+"""Models that vendors run: an engine for each vendor, and fallback from one to the next."""
 
 import time
 from collections.abc import Mapping
@@ -41,7 +41,8 @@ def open_vendors(vendors: tuple[VendorConfig, ...], engine: EngineConfig) -> dic
 
 
 def load_upstream(model: ModelConfig, vendors: Mapping[str, Vendor], local: ServedModel | None) -> ServedModel:
-    """The model at its vendors; `local` is the one of them that runs here, if any. Raises `ConfigurationError`."""
+    """The model at its vendors. `local`: the same model in this process, if that is one of them. Raises
+    `ConfigurationError`."""
     tokenizer = _tokenizer(model, local)
     members = [
         Member(name, local.engine if local is not None and name == LOCAL else _open(model, vendors[name], tokenizer))
@@ -75,7 +76,7 @@ def _open(model: ModelConfig, vendor: Vendor, tokenizer: Tokenizer) -> Engine:
         )
     about = ask_about(config, _name_there(model))
     if about.problem is not None:
-        _log.warning("upstream says nothing of a model", vendor=config.name, model=model.name, detail=about.problem)
+        _log.warning("upstream does not describe a model", vendor=config.name, model=model.name, detail=about.problem)
     end_ids = tokenizer.end_ids
     target = Target(config, _name_there(model), end_ids, exact)
     capabilities = upstream_capabilities(

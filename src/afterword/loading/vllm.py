@@ -39,7 +39,7 @@ def load_vllm_tokenizer(model: ModelConfig) -> Tokenizer:
 
 
 def vllm_settings(model: ModelConfig, max_waiting: int) -> VllmSettings:
-    """What vLLM is told of a configured model. Raises `ConfigurationError` for a path that it cannot read."""
+    """vLLM's settings for a configured model. Raises `ConfigurationError` for a path that it cannot read."""
     assert model.path is not None, "whatever runs here has a path"
     if model.path == DEFAULT_MODEL.name or model.path.endswith(".gguf"):
         raise ConfigurationError(
@@ -50,6 +50,6 @@ def vllm_settings(model: ModelConfig, max_waiting: int) -> VllmSettings:
 
 
 def _created(directory: Path) -> int:
-    """When the model was written, where that is known; Unix seconds."""
+    """When the model was written, if it is a local directory, else now; Unix seconds."""
     file = directory / "config.json"
     return int(file.stat().st_mtime if file.is_file() else time.time())

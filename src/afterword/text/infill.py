@@ -1,4 +1,4 @@
-"""A template for filling in the middle, cut at its two places. Knows no tokens and no request."""
+"""Parses templates for filling in the middle. Knows no tokens and no request."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ _PLACES = re.compile(r"(\{prefix\}|\{suffix\})")
 
 @dataclass(frozen=True, slots=True)
 class InfillTemplate:
-    """Such as `<PRE> {prefix} <SUF>{suffix} <MID>`: how a model was trained to see what surrounds a gap."""
+    """Such as `<PRE> {prefix} <SUF>{suffix} <MID>`: the format that the model was trained with."""
 
     text: str
     """The template as written."""
@@ -22,7 +22,7 @@ class InfillTemplate:
 
 
 def parse_template(text: str) -> InfillTemplate:
-    """Cut a template. Raises `ValueError`, without words, unless it has each of its two places once."""
+    """Cut a template at its placeholders. Raises an empty `ValueError` unless each of the two is there once."""
     parts = _PLACES.split(text)
     if sorted(parts[1::2]) != ["{prefix}", "{suffix}"]:
         raise ValueError

@@ -46,7 +46,7 @@ class StopAutomaton:
             state = self._fallback[state]
 
     def cut(self, state: int) -> int | None:
-        """How many code points to take off the end of a text that has led here; None if no stop ends here."""
+        """How many code points to remove from the end of the text; None if no stop ends here."""
         return self._cut[state]
 
     def depth(self, state: int) -> int:
@@ -68,7 +68,7 @@ class StopAutomaton:
         return state
 
     def _link(self) -> None:
-        """Set the fallbacks, shallow states first: each is found from the one of its parent."""
+        """Set the fallbacks in order of depth: each is computed from that of its parent."""
         states = deque(self._children[_ROOT].values())
         while states:
             parent = states.popleft()
@@ -97,7 +97,7 @@ class StopMatcher:
         self._stopped = False
 
     def push(self, text: str) -> tuple[str, bool]:
-        """The text that no stop can take back any more, and whether a stop was found.
+        """The text that cannot be part of a stop any more, and whether a stop was found.
 
         After a stop the returned text ends where the stop starts (or ends, with `include_stop`), what follows it is
         dropped, and nothing may be pushed.

@@ -1,6 +1,6 @@
-"""One candidate's text: bytes in, visible text out, with the tokens it came from. Only this file counts characters.
+"""One candidate's text: from bytes to visible text, with the tokens to list. Only this file counts characters.
 
-Knows nothing of models, log-probabilities or chunks; a token is whatever the caller wants listed.
+Knows no models, log-probabilities or chunks; a token is any object that the caller wants listed.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Visible(Generic[T]):
-    """What has become certain: text that is never taken back, and the tokens to list with it."""
+    """Text that is final, and the tokens to list with it."""
 
     text: str
     tokens: tuple[T, ...]
@@ -26,7 +26,7 @@ class Visible(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _Waiting(Generic[T]):
-    """A token that is not listed yet. Places are code points from the start of the prompt."""
+    """A token that is not listed yet. Offsets are code points from the start of the prompt."""
 
     start: int
     end: int
@@ -34,7 +34,7 @@ class _Waiting(Generic[T]):
 
 
 class TextStream(Generic[T]):
-    """Bytes → characters → text that no stop can take back. Not thread-safe.
+    """Bytes → characters → text that cannot be part of a stop. Not thread-safe.
 
     A token is listed with the text that shows its last character; one without text, as soon as everything before it
     is visible. At a stop, tokens that start at or after the cut are never listed (docs/rules.md#listed-tokens).
@@ -43,7 +43,7 @@ class TextStream(Generic[T]):
     __slots__ = ("_decoder", "_n_decoded", "_n_visible", "_stops", "_waiting")
 
     def __init__(self, stops: StopAutomaton, *, offset: int = 0, pending: bytes = b"") -> None:
-        """`offset`: code points in front of this text. `pending`: see `Utf8Decoder`."""
+        """`offset`: code points before this text. `pending`: as in `Utf8Decoder`."""
         self._decoder = Utf8Decoder(pending)
         self._stops = StopMatcher(stops)
         self._n_decoded = offset
@@ -61,7 +61,7 @@ class TextStream(Generic[T]):
         return self._n_visible
 
     def push(self, piece: bytes, token: T | None = None) -> Visible[T]:
-        """Add the bytes of one token; `token` is listed in its time unless it is None."""
+        """Add the bytes of one token; `token` is listed when its text is visible, unless it is None."""
         start = self._n_decoded
         decoded = self._decoder.push(piece)
         self._n_decoded += len(decoded)
@@ -86,7 +86,7 @@ class TextStream(Generic[T]):
         return self._tokens_before_cut()
 
     def _end_of(self, piece: bytes, start: int) -> int:
-        """Place behind the last character that the token just pushed takes part in."""
+        """Offset after the last character that the token just pushed has bytes of."""
         if not piece:
             return start
         if self._decoder.pending:

@@ -1,1 +1,1 @@
-"""The operator's content filter: what may not leave, found in texts that grow (docs/rules.md#content-filter-hits)."""
+"""The operator's content filter, applied to completions as they grow (docs/rules.md#content-filter-hits)."""

@@ -1,8 +1,8 @@
 r"""The dialect of regular expressions in list files: what is written, as what is searched for.
 
-Everything that the `regex` package knows, except what has no meaning in a text that is not complete: that is refused.
-Two translations make up for what the package's partial matching gets wrong: at `\b` and `\B` it takes the end of the
-text so far for the end of all text, and a repeat does not always notice that it has come there.
+Everything that the `regex` package supports, except what has no meaning in a text that is not complete: that is
+refused. Two translations work around errors of the package's partial matching: at `\b` and `\B` it takes the end of the
+text so far for the end of all text, and a repeat does not always stop there.
 """
 
 import regex
@@ -20,7 +20,7 @@ _SPELLED_OUT = {
 _ANCHORS = {"^", "$", r"\A", r"\Z", r"\z"}
 
 _AT_END = "(?!(?s:.))"
-"""Matches where the text ends, so partial matching cannot tell yet."""
+"""Matches at the end of the text so far, where partial matching is undecided."""
 
 _REFUSED_ESCAPES = {r"\K", r"\G", r"\X", r"\m", r"\M"}
 
@@ -51,8 +51,8 @@ def translate(source: str) -> str:
 def relax(source: str) -> str:
     """A pattern that matches wherever `translate`'s does, and maybe elsewhere.
 
-    All repeats are greedy, nothing is atomic, and what looks behind or is an anchor also holds, for the time being, at
-    the end of the text. What is inside an assertion stays as it is: the assertion may be about what does not match.
+    All repeats are greedy, nothing is atomic, and lookbehinds and anchors also match at the end of the text so far.
+    What is inside an assertion stays as it is: a negative assertion would become stricter.
     """
     relaxed: list[str] = []
     open_groups: list[str] = []

@@ -1,12 +1,12 @@
-"""A text as symbols that are equal wherever words count as the same, each with the place it comes from.
+"""A text as symbols that are equal where words count as the same, each with its offset in the text.
 
 Symbols are the code points of Unicode's form for caseless comparison (NFKC_Casefold), left decomposed so that a text
 can be folded as it grows: case, width, ligatures, composed or combining marks and invisible characters make no
 difference; an accent does. A run of white space is one space.
 
-`BOUNDARY` stands between symbols wherever a word begins or ends, so that whole words are found as plain substrings.
-Words are runs of letters, digits and marks; in scripts that put no spaces between words each letter counts as one.
-Knows no entries and no verdicts.
+`BOUNDARY` is inserted wherever a word begins or ends, so that whole words are found as plain substrings. Words are runs
+of letters, digits and marks; in scripts without spaces between words each letter counts as one. Knows no entries and no
+verdicts.
 """
 
 import unicodedata
@@ -17,7 +17,7 @@ from functools import lru_cache
 import regex
 
 BOUNDARY = "\ud800"
-"""No text holds it: half of a surrogate pair is not a character."""
+"""Half of a surrogate pair, which is no character and so in no text."""
 
 _IGNORABLE = regex.compile(r"\p{Default_Ignorable_Code_Point}+")
 _SPACELESS = regex.compile(
@@ -29,7 +29,7 @@ Symbols = list[tuple[str, int]]
 
 
 class _Kind(Enum):
-    """What a symbol is to its neighbours."""
+    """Whether a symbol is part of a word."""
 
     NEITHER = 0
     """White space, punctuation, signs."""
@@ -95,7 +95,7 @@ class Folder:
         return self._without_repeated_space(_fold(self._open).stem), self._open_start
 
     def _begin(self, character: str, symbols: Symbols) -> None:
-        """Open a unit. What it is to the one before it is certain by its first character."""
+        """Open a unit. Its first character decides whether a word begins or ends before it."""
         self._open, self._open_start = character, self._n_read
         unit = _fold(character)
         if unit.symbols == "":

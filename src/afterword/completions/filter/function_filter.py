@@ -13,7 +13,7 @@ from afterword.errors import ConfigurationError
 
 
 class FunctionFilter(ContentFilter):
-    """A `ContentFilter` that asks a function."""
+    """A content filter that calls a function."""
 
     def __init__(self, function: FilterFunction, name: str) -> None:
         """`name`: what the log calls a hit whose `Flag` has no rule."""
@@ -26,7 +26,7 @@ class FunctionFilter(ContentFilter):
 
 
 class FunctionWatch(Watch):
-    """A `Watch` that shows the function the whole text each time. Whatever the function raises, it raises."""
+    """Calls the function with the whole text each time. Errors of the function are passed on."""
 
     __slots__ = ("_context", "_function", "_name", "_text")
 
@@ -39,13 +39,13 @@ class FunctionWatch(Watch):
     @override
     async def push(self, text: str) -> Verdict:
         self._text += text
-        return await self._ask(final=False)
+        return await self._call(final=False)
 
     @override
     async def flush(self) -> Verdict:
-        return await self._ask(final=True)
+        return await self._call(final=True)
 
-    async def _ask(self, *, final: bool) -> Verdict:
+    async def _call(self, *, final: bool) -> Verdict:
         function = self._function
         if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
             answer = function(self._text, final, self._context)
@@ -62,7 +62,7 @@ class FunctionWatch(Watch):
                 return None
             case Hold(int(start)):
                 return Hold(min(max(start, 0), n))
-            # No place outside the text here: -1 is what str.find says when it has found nothing.
+            # Not clamped, unlike `Hold`: -1, which str.find returns for no match, must not flag the whole text.
             case Flag(int(start), str(rule)) if 0 <= start <= n:
                 return Flag(start, self._name if rule == "" else rule)
             case Flag():
@@ -72,7 +72,7 @@ class FunctionWatch(Watch):
 
 
 def load_function(module: str, name: str) -> FunctionFilter:
-    """The filter that asks `module:name`. Raises `ConfigurationError`."""
+    """The filter that calls `module:name`. Raises `ConfigurationError`."""
     full = f"{module}:{name}"
     try:
         found = importlib.import_module(module)
@@ -95,6 +95,6 @@ def _takes_three(function: Callable[..., object]) -> bool:
     except TypeError:
         return False
     except ValueError:
-        # Some functions written in C do not tell their parameters.
+        # Some functions written in C have no signature.
         return True
     return True

@@ -1,4 +1,4 @@
-"""A filter that is a list of words and patterns: how its file is written, and how it watches a text.
+"""A filter that is a list of words and patterns: its file format, and the verdict from its matchers.
 
 Knows neither how words nor how patterns are found.
 """
@@ -19,7 +19,7 @@ SLASH = "/"
 
 
 class ListFilter(ContentFilter):
-    """A `ContentFilter`."""
+    """The words and patterns of a list file."""
 
     def __init__(self, words: Words | None, patterns: Sequence[Pattern]) -> None:
         """`words` is None and `patterns` empty where the list has none."""
@@ -37,7 +37,7 @@ class ListFilter(ContentFilter):
 
 
 class ListWatch(Watch):
-    """A `Watch`: a text ends at the earliest match in it, however it was cut into pieces."""
+    """Ends a text at the earliest match in it, however it was cut into pieces."""
 
     __slots__ = ("_matchers",)
 
@@ -53,12 +53,12 @@ class ListWatch(Watch):
         return _verdict([matcher.flush() for matcher in self._matchers])
 
 
-def _verdict(looks: list[MatchState]) -> Verdict:
-    """A match flags the text once nothing that begins earlier can become one."""
-    if not looks:
+def _verdict(states: list[MatchState]) -> Verdict:
+    """A match flags the text once no match that begins earlier is possible."""
+    if not states:
         return None
-    hold = min(look.hold for look in looks)
-    flag = min((look.flag for look in looks if look.flag is not None), key=lambda flag: flag.start, default=None)
+    hold = min(state.hold for state in states)
+    flag = min((state.flag for state in states if state.flag is not None), key=lambda flag: flag.start, default=None)
     if flag is None or flag.start > hold:
         return Hold(hold)
     return flag

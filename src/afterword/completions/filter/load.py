@@ -1,4 +1,4 @@
-"""From the setting `content_filter` to the filter it names. Run once, before the server listens."""
+"""Loads the filter that the setting `content_filter` names, once, before the server listens."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ def load_filter(setting: Path | FunctionName | None) -> ContentFilter | None:
     """
     match setting:
         case FunctionName(module, name):
-            # A program that was started by its script does not look where the operator stands.
+            # A program that is started by its script does not have the current directory on its path.
             if (here := str(Path.cwd())) not in sys.path:
                 sys.path.append(here)
             return load_function(module, name)

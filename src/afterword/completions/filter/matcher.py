@@ -1,4 +1,4 @@
-"""What one kind of entry knows of a text that grows: the seam between a list and its words and patterns."""
+"""What each kind of list entry reports about a growing text: between a list and its words and patterns."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,7 +8,7 @@ from afterword.completions.filter.verdict import Flag
 
 @dataclass(frozen=True, slots=True)
 class MatchState:
-    """What is known of the text so far. Offsets as in `verdict.py`."""
+    """Matches in the text so far. Offsets as in `verdict.py`."""
 
     flag: Flag | None
     """The earliest match that no further text can undo."""
@@ -22,9 +22,9 @@ class Matcher(Protocol):
     __slots__ = ()
 
     def push(self, text: str) -> MatchState:
-        """What is known after `text` more."""
+        """The state after `text` more."""
         ...
 
     def flush(self) -> MatchState:
-        """What is known now that nothing follows."""
+        """The state at the end of the text."""
         ...

@@ -1,8 +1,8 @@
-"""Regular expressions, found in a text that grows.
+"""Matches regular expressions in a text that grows.
 
-The `regex` package says of a text that has not ended where the earliest match starts that is there or may still come.
-What it is told to look for is each pattern with a character behind it that no text holds: then it never takes a whole
-match that starts late for one that starts early and is not complete yet.
+By partial matching the `regex` package finds where the earliest match starts that is complete or may become so. Each
+pattern is searched with a character after it that no text contains: then a complete match that starts late is never
+preferred to one that starts early and is still incomplete.
 """
 
 import time
@@ -17,13 +17,13 @@ from afterword.completions.filter.matcher import Matcher, MatchState
 from afterword.completions.filter.verdict import Flag
 
 REACH = 1000
-"""Characters that a match may look at, from its start on, and as many before it."""
+"""Characters that a match may depend on: so many from its start on, and so many before it."""
 
 STEP = 250
-"""Characters that are added to the text before it is searched."""
+"""Characters that are added to the text between searches."""
 
 SEARCH_SECONDS = 0.1
-"""Seconds of computing that one search may take. An ordinary one takes microseconds."""
+"""CPU time of one search at most. An ordinary one takes microseconds."""
 
 FLAGS = {"i": regex.IGNORECASE, "m": regex.MULTILINE, "s": regex.DOTALL, "x": regex.VERBOSE}
 
@@ -32,7 +32,7 @@ _REFUSED_FLAGS = (
 )
 
 _NEVER = "\ud800"
-"""No text holds it: half of a surrogate pair is not a character."""
+"""Half of a surrogate pair, which is no character and so in no text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class Pattern:
 
     whole: regex.Pattern[str]
     begun: regex.Pattern[str]
-    """`whole`, relaxed, with `_NEVER` behind it: matched only partially, from where `whole` matches or may do so."""
+    """`whole`, relaxed, with `_NEVER` after it: matches only partially, wherever `whole` does or may still match."""
     settled: regex.Pattern[str]
-    """`whole` with as many characters behind it as may undo a match."""
+    """`whole` with as many characters after it as may undo a match."""
     rule: str
-    """What the log calls it."""
+    """Its name in the log."""
 
 
 def compile_pattern(source: str, flags: str, rule: str) -> Pattern:
@@ -74,17 +74,17 @@ def compile_pattern(source: str, flags: str, rule: str) -> Pattern:
 
 
 class PatternMatcher(Matcher):
-    """A `Matcher` for all patterns of a list. Each search covers no more than what is held, and a little."""
+    """Matches all patterns of a list. Each search covers little more than the text that is held."""
 
     __slots__ = ("_base", "_flag", "_patterns", "_places", "_text")
 
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         self._patterns = patterns
         self._places = [0] * len(patterns)
-        """Of each pattern: no match of it starts before this place, now or ever."""
+        """For each pattern: no match of it starts before this offset, whatever follows."""
         self._text = ""
         self._base = 0
-        """The place of the first character of `_text`."""
+        """The offset of the first character of `_text`."""
         self._flag: Flag | None = None
 
     @override
@@ -120,7 +120,7 @@ class PatternMatcher(Matcher):
         """Note a pattern's earliest match in the text as it is."""
         place = self._places[number] - self._base
         while (begins := _first(pattern, self._text, place)) is not None:
-            # What ends with the text may rest on its end; what is cut off at its reach may not.
+            # Where the reach cuts the text off, its end is not the end of the text, so anchors must not match there.
             if self._matches(pattern.settled if self._is_in_reach(begins) else pattern.whole, begins):
                 self._note(begins, pattern)
                 return
@@ -134,13 +134,13 @@ class PatternMatcher(Matcher):
         return not matches and self._is_in_reach(place)
 
     def _is_in_reach(self, place: int) -> bool:
-        """Whether all that a match at `place` may look at has come."""
+        """Whether all text that a match at `place` may depend on has come."""
         return len(self._text) >= place + REACH
 
     def _matches(self, pattern: regex.Pattern[str], place: int) -> bool:
         """Whether the pattern matches at `place` within its reach."""
         text, end = self._text, place + REACH
-        return _patiently(lambda seconds: pattern.match(text, place, end, timeout=seconds)) is not None
+        return _within_time(lambda seconds: pattern.match(text, place, end, timeout=seconds)) is not None
 
     def _note(self, place: int, pattern: Pattern) -> None:
         start = self._base + place
@@ -148,7 +148,7 @@ class PatternMatcher(Matcher):
             self._flag = Flag(start, pattern.rule)
 
     def _forget(self) -> None:
-        """Drop text that no pattern can look back to, a lot at a time."""
+        """Drop text that no match can depend on any more, in large pieces: each drop copies the rest."""
         n = min(self._places) - self._base - REACH
         if n > REACH:
             self._text = self._text[n:]
@@ -156,22 +156,22 @@ class PatternMatcher(Matcher):
 
 
 def _begins(pattern: Pattern, text: str, place: int) -> int | None:
-    """The earliest start from `place` on of a match that is there or may still come."""
-    found = _patiently(lambda seconds: pattern.begun.search(text, place, partial=True, timeout=seconds))
+    """The start of the earliest match, complete or possible, from `place` on."""
+    found = _within_time(lambda seconds: pattern.begun.search(text, place, partial=True, timeout=seconds))
     return None if found is None else found.start()
 
 
 def _first(pattern: Pattern, text: str, place: int) -> int | None:
-    """The earliest start from `place` on of a match that is there."""
-    found = _patiently(lambda seconds: pattern.whole.search(text, place, timeout=seconds))
+    """The start of the earliest complete match from `place` on."""
+    found = _within_time(lambda seconds: pattern.whole.search(text, place, timeout=seconds))
     return None if found is None else found.start()
 
 
-def _patiently(search: Callable[[float], regex.Match[str] | None]) -> regex.Match[str] | None:
-    """What `search` finds within `SEARCH_SECONDS`; it is given the seconds that it may take.
+def _within_time(search: Callable[[float], regex.Match[str] | None]) -> regex.Match[str] | None:
+    """What `search` finds within `SEARCH_SECONDS` of this thread's CPU time; its argument is its time-out.
 
-    Raises `TimeoutError`. The package counts the time of all threads of the process, so a search that runs beside a
-    model may be out of time before it has begun; then it gets more.
+    Raises `TimeoutError`. The package measures the CPU time of the whole process, so while a model computes a search
+    may time out before it has begun. It is then repeated with twice the time-out.
     """
     started, seconds = time.thread_time(), SEARCH_SECONDS
     while True:

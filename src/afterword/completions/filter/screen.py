@@ -1,7 +1,7 @@
-"""Between the engine and the answer: each candidate's text is held until the content filter lets it go.
+"""Applies the content filter to engine events: holds each candidate's text until the filter releases it.
 
-Takes engine events and gives engine events, so that whatever comes after it needs no rule of its own for streams, echo,
-best_of or log-probabilities. Knows no filter but by its protocol, and no HTTP.
+Takes engine events and yields engine events, so that streams, echo, best_of and log-probabilities need no rules for
+filtered text. Knows filters by their protocol only, and no HTTP.
 """
 
 from collections import deque
@@ -31,7 +31,7 @@ class Screened:
     """The events of a request as the answer may show them. One reader.
 
     A flagged candidate is ended on its engine; its last event says `content_filter` and counts all that was sampled.
-    Raises `FilterFailed` if the filter raises anything, which ends the request: text nobody judged must not leave.
+    Raises `FilterFailed` if the filter raises anything, which ends the request: unfiltered text must not be sent.
     """
 
     def __init__(
@@ -109,15 +109,15 @@ class Screened:
 
 
 class _Screen:
-    """One candidate's chunks, held until the filter lets their text go."""
+    """One candidate's chunks, held until the filter releases their text."""
 
-    __slots__ = ("_end", "_held", "_n_read", "_n_sent", "_offset", "_straddler", "_watch", "context", "flagged_by")
+    __slots__ = ("_end", "_held", "_n_read", "_n_sent", "_offset", "_undecided", "_watch", "context", "flagged_by")
 
     def __init__(self, context: Context, watch: Watch, offset: int) -> None:
         """`offset`: where the candidate's text starts, counted like the offsets of its tokens."""
         self.context = context
         self.flagged_by: str | None = None
-        """The rule that has flagged the text; nothing is sent any more."""
+        """The rule that has flagged the text; no more text is sent."""
         self._watch = watch
         self._offset = offset
         self._held: deque[Chunk] = deque()
@@ -125,11 +125,11 @@ class _Screen:
         self._n_sent = 0
         self._end = 0
         """Where the text ends, once it is flagged."""
-        self._straddler: SampledToken | None = None
+        self._undecided: SampledToken | None = None
         """Once flagged: a token that starts before the end and may reach beyond it."""
 
     async def take(self, chunk: Chunk) -> list[Event]:
-        """What may be shown now that this chunk has come."""
+        """The events that may be shown after this chunk."""
         self._held.append(chunk)
         if chunk.text == "":
             return self._counted(self._release(self._n_sent), chunk.n_tokens)
@@ -137,7 +137,7 @@ class _Screen:
         return self._counted(self._apply(await _judge(self._watch.push(chunk.text))), chunk.n_tokens)
 
     async def finish(self, n_tokens: int) -> list[Event]:
-        """What is left to show, now that the candidate has ended."""
+        """The events left to show at the end of the candidate."""
         match await _judge(self._watch.flush()):
             case Flag() as flag:
                 shown = self._apply(flag)
@@ -146,11 +146,11 @@ class _Screen:
         return [replace(chunk, n_tokens=n_tokens) for chunk in shown]
 
     def drop(self, chunk: Chunk) -> list[Event]:
-        """What is shown of a chunk after the end: a token may turn out to lie before it, and all are counted."""
+        """The events for a chunk after the end: one of its tokens may still belong before it, and all are counted."""
         return self._counted(self._list(chunk.tokens), chunk.n_tokens)
 
     def _counted(self, shown: list[Chunk], n_tokens: int) -> list[Event]:
-        """The same with the count as it is now; there is always a chunk to carry it."""
+        """The same chunks with the current count. If there are none, an empty one carries the count."""
         if not shown:
             return [Chunk(self.context.candidate, "", (), n_tokens)]
         return [replace(chunk, n_tokens=n_tokens) for chunk in shown]
@@ -172,9 +172,9 @@ class _Screen:
                 assert_never(verdict)
 
     def _release(self, end: int) -> list[Chunk]:
-        """Everything held up to a place, which cuts at most one chunk in two: its tokens stay with its last part.
+        """Everything held up to offset `end`. A chunk across it is cut in two; its tokens stay with the second part.
 
-        A token that starts at the place stays: it may be part of the character behind it.
+        A token that starts at `end` stays held: it may be part of the character after it.
         """
         shown: list[Chunk] = []
         held = self._held
@@ -193,17 +193,17 @@ class _Screen:
         return shown
 
     def _list(self, tokens: Iterable[SampledToken]) -> list[Chunk]:
-        """Tokens behind the end, in order: those that turn out to lie before it, in chunks without text.
+        """Of tokens after the last released text, those that end before the cut, in chunks without text.
 
-        Where a token ends is known when the next one starts. One that reaches beyond the end would spell what was
-        flagged.
+        Where a token ends is known when the next one starts. One that reaches beyond the cut would spell what was
+        flagged, so it is not listed.
         """
         shown: list[Chunk] = []
         for token in tokens:
             start = token.offset - self._offset
-            if self._straddler is not None and start <= self._end:
-                shown.append(Chunk(self.context.candidate, "", (self._straddler,), 0))
-            self._straddler = token if start < self._end else None
+            if self._undecided is not None and start <= self._end:
+                shown.append(Chunk(self.context.candidate, "", (self._undecided,), 0))
+            self._undecided = token if start < self._end else None
         return shown
 
 

@@ -1,7 +1,7 @@
-"""What a content filter is asked and can answer. Filters of the operator's own are written against this file alone.
+"""The interface of content filters. Operators write their own filters against this file alone.
 
-Knows no engine and no way of finding anything. Offsets count code points from the start of the choice's text, which is
-what the model wrote: the echo of a prompt is the client's own text and is not part of it.
+Offsets count code points from the start of the choice's text, which is what the model generated: the echo of a prompt
+is the client's own text and is not part of it.
 """
 
 from collections.abc import Awaitable
@@ -11,33 +11,33 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """The text from `start` on must not leave, and the choice ends there.
+    """The text from `start` on must not be sent, and the choice ends there.
 
     What has been sent is not taken back: a `start` within it ends the choice where it is.
     """
 
     start: int
     rule: str = ""
-    """What found it, for the log: a line of a list, a category. Never the text itself."""
+    """The rule that matched, for the log: a line of a list, a category. Never the text itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
     """Nothing is flagged yet, but the text from `start` on may be, depending on what follows. Ignored at the end.
 
-    A `start` before the text holds all of it, one behind it nothing.
+    A `start` before the text holds all of it, one after it nothing.
     """
 
     start: int
 
 
 Verdict = Flag | Hold | None
-"""None: all of the text may leave."""
+"""None: all of the text may be sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Whose text it is."""
+    """The request and the choice that the text belongs to."""
 
     request_id: str
     user: str | None
@@ -69,11 +69,11 @@ class Watch(Protocol):
     __slots__ = ()
 
     async def push(self, text: str) -> Verdict:
-        """The verdict on the text so far, of which `text` is what is new."""
+        """The verdict on the text so far; `text` is its new part."""
         ...
 
     async def flush(self) -> Verdict:
-        """The verdict on the text, now that nothing follows."""
+        """The verdict on the whole text, at its end."""
         ...
 
 

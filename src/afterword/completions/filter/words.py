@@ -1,4 +1,4 @@
-"""Whole words and phrases, found in a text that grows, however they are written (`folding.py` says what is the same).
+"""Matches whole words and phrases in a text that grows, however they are written (`folding.py`).
 
 An Aho-Corasick automaton over symbols finds all of them at once: its state is the longest end of the text that may
 still become an entry, which is also exactly what has to be held back.
@@ -21,13 +21,13 @@ class Words:
     __slots__ = ("automaton", "rules")
 
     def __init__(self, entries: Mapping[str, str]) -> None:
-        """`entries`: from each word's symbols (`symbols_of`) to what the log calls it."""
+        """`entries`: from each word's symbols (`symbols_of`) to its name in the log."""
         self.rules = dict(entries)
         self.automaton = StopAutomaton(list(self.rules))
 
 
 def symbols_of(word: str) -> str:
-    """A word as it is looked for. Raises `ValueError` if nothing of it can be found, in words to follow "the word"."""
+    """A word as it is searched. Raises `ValueError` if it cannot be matched; the message continues "the word"."""
     symbols = fold(word)
     letters = symbols.replace(BOUNDARY, "").strip()
     if letters == "":
@@ -38,7 +38,7 @@ def symbols_of(word: str) -> str:
 
 
 class WordMatcher(Matcher):
-    """A `Matcher`. Amortised constant time per character, however many words there are."""
+    """Matches all words of a list. Amortised constant time per character, however many words there are."""
 
     __slots__ = ("_flag", "_folder", "_state", "_tail", "_words")
 
@@ -47,7 +47,7 @@ class WordMatcher(Matcher):
         self._folder = Folder()
         self._state = 0
         self._tail: deque[tuple[str, int]] = deque()
-        """The symbols that the state stands for, with their places."""
+        """The symbols of the state, with their offsets."""
         self._flag: Flag | None = None
 
     @override

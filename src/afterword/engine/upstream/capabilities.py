@@ -28,8 +28,8 @@ def _lacks(vendor: VendorConfig, *, exact: bool) -> dict[str, str]:
     for field in FIELDS:
         if field.feature is None or (exact and field.ours_with_ids):
             continue
-        if not exact and (field.needs_ids or (field.ours_with_ids and not vendor.supports.honours(field))):
+        if not exact and (field.needs_ids or (field.ours_with_ids and not vendor.supports.supports_field(field))):
             lacks[field.feature] = _NO_TOKENIZER
-        elif not vendor.supports.honours(field):
+        elif not vendor.supports.supports_field(field):
             lacks[field.feature] = f"the server of the vendor '{vendor.name}' has nothing like it."
     return lacks

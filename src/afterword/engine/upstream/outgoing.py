@@ -107,7 +107,7 @@ def _sampling(request: GenerationRequest, target: Target) -> dict[str, Any]:
     body: dict[str, Any] = {
         field.called.get(kind, field.name): getattr(sampling, field.name)
         for field in SAMPLING_FIELDS
-        if target.vendor.supports.honours(field)
+        if target.vendor.supports.supports_field(field)
     }
     biases = body.pop("logit_bias", ())
     if biases:
