@@ -40,7 +40,7 @@ class Connection:
 async def read_object(request: Request, max_bytes: int) -> dict[str, Any]:
     """The object that a request brings, if its body is the only one."""
     async with Intake(max_bytes, 2 * max_bytes).body(request) as raw:
-        return parse_object(raw)
+        return parse_object(raw, 1000)
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,13 @@ async def read_object(request: Request, max_bytes: int) -> dict[str, Any]:
 )
 def test_anything_but_one_json_object_is_refused_without_a_param(raw: bytes) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        parse_object(raw)
+        parse_object(raw, 1000)
     assert refused.value.param is None
 
 
 @pytest.mark.parametrize("seed", [0, -1, 2**63, -(2**63) - 1, 2**64, 10**30])
 def test_integers_of_any_length_stay_exact(seed: int) -> None:
-    data = parse_object(b'{"seed": %d}' % seed)
+    data = parse_object(b'{"seed": %d}' % seed, 1000)
     assert data == {"seed": seed}
     assert type(data["seed"]) is int
 
@@ -153,6 +153,42 @@ async def test_a_refused_body_is_not_read_for_ever() -> None:
 async def test_leaving_within_the_body_is_no_bad_request() -> None:
     with pytest.raises(ClientLeft):
         await read_object(Connection([b'{"prompt'], ends=False).request(), 1000)
+
+
+MANY = 1000
+
+
+@pytest.mark.parametrize(
+    ("raw", "fits"),
+    [
+        pytest.param(b'{"a":[' + b"1," * 970 + b"1]}", True, id="numbers"),
+        pytest.param(b'{"a":[' + b"1," * 1000 + b"1]}", False, id="more numbers"),
+        pytest.param(b'{"a":[' + b'"xy",' * 970 + b'"xy"]}', True, id="texts"),
+        pytest.param(b'{"a":[' + b'"xy",' * 1000 + b'"xy"]}', False, id="more texts"),
+        pytest.param(b'{"a":[' + b"[]," * 160 + b"[]]}", True, id="arrays"),
+        pytest.param(b'{"a":[' + b"[]," * 170 + b"[]]}", False, id="more arrays"),
+        pytest.param(b'{"a":' + b"[" * 201 + b"]" * 201 + b"}", False, id="within each other"),
+        pytest.param(b"{" + b",".join(b'"%d":1' % i for i in range(195)) + b"}", True, id="names"),
+        pytest.param(b"{" + b",".join(b'"%d":1' % i for i in range(205)) + b"}", False, id="more names"),
+        pytest.param(b'{"a":"' + b",[{:" * 5000 + b'"}', True, id="marks in a text"),
+        pytest.param(b'{"a":"' + rb"\",[{:\\" * 5000 + b'"}', True, id="marks between escapes"),
+        pytest.param(b'{"a":"\\\\",' + b'"b":["\\"",' + b"1," * 1000 + b"1]}", False, id="behind escapes"),
+        pytest.param(b'{"a":[' + b'"",' * 3000 + b'""]}', False, id="countless empty texts"),
+    ],
+)
+def test_http_22_a_body_has_a_limit_of_values_and_marks_within_texts_are_none(raw: bytes, fits: bool) -> None:
+    if fits:
+        assert len(parse_object(raw, MANY)) > 0
+        return
+    with pytest.raises(InvalidRequest, match="more than 1000 values") as refused:
+        parse_object(raw, MANY)
+    assert refused.value.code == "array_above_max_length"
+
+
+@pytest.mark.parametrize("n_before", [2**20 - 40, 2**20 - 19, 2**20 - 10, 2**20, 2**20 + 5])
+def test_a_long_number_is_found_wherever_it_stands(n_before: int) -> None:
+    raw = b'{"a":"' + b"x" * n_before + b'","seed":1234567890123456789012}'
+    assert parse_object(raw, MANY)["seed"] == 1234567890123456789012
 
 
 KIB = 1024

@@ -153,6 +153,19 @@ CASES = [
         Answer([" the th"], "stop", 4, 2),
     ),
     Case(
+        "http-22 a stop of a megabyte is refused",
+        onward(1, stop="a" * 1_000_000),
+        Refusal(400, "stop", "string_above_max_length", ("at most 8000 characters", "not 1000000")),
+    ),
+    Case(
+        "http-22 so are many that are as long together",
+        onward(1, stop=["a" * 125] * 63 + ["a" * 126]),
+        Refusal(400, "stop", "string_above_max_length", ("in all its strings together", "not 8001")),
+    ),
+    Case(
+        "http-22 as many as there may be are taken", onward(1, stop=["Z" * 125] * 64), Answer([" the"], "length", 4, 1)
+    ),
+    Case(
         "stop-12 each choice has its own stop",
         onward(8, stop=["e th"], n=3),
         Answer([" th"] * 3, "stop", 4, 6),

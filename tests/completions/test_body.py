@@ -142,6 +142,8 @@ def test_only_strings_are_strings(name: str, value: object) -> None:
         ("stop_token_ids", [5, -3], "integer_below_min_value", "at least 0, not -3"),
         ("logit_bias", {"7": 100.5}, "decimal_above_max_value", "at most 100 for token 7, not 100.5"),
         ("logit_bias", {"7": -101}, "decimal_below_min_value", "at least -100 for token 7, not -101"),
+        ("stop_token_ids", ["x"] * 1000, "invalid_type", "must be an integer, not a string"),
+        ("stop", ["a" * 4000, "b" * 4001], "string_above_max_length", "at most 8000 characters in all"),
         ("stop", [str(i) for i in range(65)], "array_above_max_length", "at most 64 strings, not 65"),
     ],
     ids=lambda value: str(value)[:20],

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afterword.text.stops import StopAutomaton, StopMatcher
+from afterword.text.stops import StopAutomaton, StopMatcher, Stops, shared_stops
 
 
 def run(stops: Sequence[str], pieces: Sequence[str], *, include_stop: bool = False) -> tuple[str, bool]:
     """All the text that gets visible, and whether a stop ended it."""
-    matcher = StopMatcher(StopAutomaton(stops, include_stop=include_stop))
+    matcher = StopMatcher(Stops(stops, include_stop=include_stop))
     shown = ""
     for piece in pieces:
         text, stopped = matcher.push(piece)
@@ -75,7 +75,7 @@ def test_included_stop_stays_and_nothing_after_it(stops: list[str], pieces: list
     ],
 )
 def test_only_what_may_begin_a_stop_is_held(stops: list[str], pieces: list[str], shown: list[str]) -> None:
-    matcher = StopMatcher(StopAutomaton(stops))
+    matcher = StopMatcher(Stops(stops))
     assert [matcher.push(piece) for piece in pieces] == [(text, False) for text in shown]
 
 
@@ -90,7 +90,7 @@ def test_result_does_not_depend_on_the_pieces(stops: list[str], pieces: list[str
 
 @given(STOPS, PIECES)
 def test_held_text_is_the_longest_prefix_of_a_stop(stops: list[str], pieces: list[str]) -> None:
-    matcher = StopMatcher(StopAutomaton(stops))
+    matcher = StopMatcher(Stops(stops))
     pushed, shown = "", ""
     for piece in pieces:
         text, stopped = matcher.push(piece)
@@ -118,7 +118,23 @@ def test_long_hold_released_one_character_at_a_time_is_complete() -> None:
 
 
 def test_nothing_may_follow_a_stop() -> None:
-    matcher = StopMatcher(StopAutomaton(["a"]))
+    matcher = StopMatcher(Stops(["a"]))
     matcher.push("a")
     with pytest.raises(AssertionError):
         matcher.push("b")
+
+
+def test_who_has_the_same_stops_has_the_same_automaton() -> None:
+    first = shared_stops(("a", "b"), include_stop=False)
+    assert shared_stops(("a", "b"), include_stop=False) is first
+    assert shared_stops(("a", "b"), include_stop=True) is not first
+    assert shared_stops(("b", "a"), include_stop=False) is not first
+    assert first.automaton is first.automaton
+
+
+def test_http_22_what_finds_stops_is_made_when_a_text_is_searched() -> None:
+    stops = Stops(["a" * 8000])
+    StopMatcher(stops)
+    assert stops._automaton is None
+    assert StopMatcher(stops).push("b") == ("b", False)
+    assert stops._automaton is not None

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afterword.text.stops import StopAutomaton
+from afterword.text.stops import Stops
 from afterword.text.stream import TextStream, Visible
 
 
 def stream(*stops: str, offset: int = 0, pending: bytes = b"", include_stop: bool = False) -> TextStream[str]:
-    return TextStream(StopAutomaton(stops, include_stop=include_stop), offset=offset, pending=pending)
+    return TextStream(Stops(stops, include_stop=include_stop), offset=offset, pending=pending)
 
 
 def shown(text: str, *tokens: str) -> Visible[str]:
@@ -98,7 +98,7 @@ STOPS = st.lists(st.text("ab€", min_size=1, max_size=3), max_size=2)
 
 def fold(pieces: Sequence[bytes], stops: Sequence[str]) -> tuple[str, list[int], list[int], bool]:
     """Text, listed tokens (by number), the offset of every pushed token, and whether a stop was found."""
-    text: TextStream[int] = TextStream(StopAutomaton(stops))
+    text: TextStream[int] = TextStream(Stops(stops))
     whole = ""
     tokens: list[int] = []
     offsets: list[int] = []

@@ -18,6 +18,7 @@ from afterword.api.auth import KeyMiddleware
 from afterword.api.errors import FailureMiddleware, describe
 from afterword.api.exchange import ExchangeMiddleware, OpenExchanges
 from afterword.api.intake import Intake
+from afterword.api.lanes import Lanes
 from afterword.api.schema import describe_api
 from afterword.api.serving import Serving, serving_of
 from afterword.completions.filter.verdict import ContentFilter
@@ -68,7 +69,7 @@ def create_app(
     counts = Metrics(registry.all()) if metrics is None else metrics
     counts.watch("afterword_limits_alone", LIMITS_ALONE, lambda: gateway.limiter.n_alone)
     intake = Intake(server.max_body_bytes, server.bodies_bytes)
-    app.state.serving = Serving(registry, server, content_filter, gateway, counts, OpenExchanges(), intake)
+    app.state.serving = Serving(registry, server, content_filter, gateway, counts, OpenExchanges(), intake, Lanes())
     for part in (completions, models, scale_models, tokenize, status, docs, playground):
         app.include_router(part.router)
     app.add_exception_handler(HTTPException, _routing_failure)

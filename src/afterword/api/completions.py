@@ -3,7 +3,6 @@
 Both answers are made of the same deltas. Knows no field of the request beyond what it must route by.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -36,9 +35,6 @@ from afterword.engine.events import Event
 from afterword.fields.body import CompletionBody
 from afterword.logs import log_flagged
 from afterword.models import ServedModel
-
-LONG_PROMPT = 20_000
-"""Characters of prompt text from which tokenizing leaves the event loop: it takes milliseconds there."""
 
 router = APIRouter(tags=["completions"])
 
@@ -81,9 +77,9 @@ async def complete_by_path(request: Request) -> Response:
 
 async def _answer(request: Request, dialect: Dialect, override: dict[str, Any]) -> Response:
     serve = serving(request)
-    body = await _read(request, serve, override)
+    body, n_bytes = await _read(request, serve, override)
     served = find_model(dialect, serve.registry, body.model, request.scope)
-    completion = await _resolve(body, served, serve.server)
+    completion = await serve.lanes.run(n_bytes, partial(resolve, body, served, serve.server))
     task = CompletionTask(dialect, completion, served, Assembler(completion), exchange_of(request.scope), serve)
     task.exchange.begin(task.completion, task.assembler, served.full_name)
     task.exchange.reservation = await serve.gateway.limiter.admit(grant_of(request.scope), completion.most_tokens)
@@ -92,15 +88,14 @@ async def _answer(request: Request, dialect: Dialect, override: dict[str, Any]) 
     return await unless_client_leaves(_plain(task), request.receive)
 
 
-async def _read(request: Request, serve: Serving, override: dict[str, Any]) -> CompletionBody:
+async def _read(request: Request, serve: Serving, override: dict[str, Any]) -> tuple[CompletionBody, int]:
+    """The body, and how many bytes it had."""
     async with serve.intake.body(request) as raw:
-        return parse_body(parse_object(raw) | override, strict=serve.server.strict)
+        return await serve.lanes.run(len(raw), partial(_understand, raw, override, serve.server)), len(raw)
 
 
-async def _resolve(body: CompletionBody, served: ServedModel, server: ServerConfig) -> Completion:
-    if sum(len(item) for item in body.prompt if isinstance(item, str)) > LONG_PROMPT:
-        return await asyncio.to_thread(resolve, body, served, server)
-    return resolve(body, served, server)
+def _understand(raw: bytes, override: dict[str, Any], server: ServerConfig) -> CompletionBody:
+    return parse_body(parse_object(raw, server.max_body_values) | override, strict=server.strict)
 
 
 @asynccontextmanager

@@ -23,7 +23,12 @@ from afterword.text.brief import brief
 MAX_DRAINED = 64 * 1024 * 1024
 """Bytes read and thrown away after a body proved too large, so that the client gets to read the 413."""
 
+CONTAINER = 5
+NAME = 4
+"""What an array or object and a field's name cost to read, in numbers of an array."""
+
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
+_SEARCHED = 1024 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
 _GZIP_PIECE = 64 * 1024
 
@@ -122,18 +127,42 @@ def _all_too_large() -> Overloaded:
     return Overloaded("The server holds as many bytes of other requests' bodies as it takes; try again.", retry_after=1)
 
 
-def parse_object(raw: bytes) -> dict[str, Any]:
-    """`raw` as a JSON object; integers of any length stay exact. Raises `InvalidRequest`."""
+def parse_object(raw: bytes, max_values: int) -> dict[str, Any]:
+    """`raw` as a JSON object; integers of any length stay exact. Raises `InvalidRequest`, also over `max_values`."""
+    if _n_values(raw) > max_values and _n_values(_without_strings(raw, max_values)) > max_values:
+        raise InvalidRequest(
+            f"The request's body has more than {max_values} values, where an array or object counts as {CONTAINER} and "
+            f"the name of a field as {NAME}.",
+            code="array_above_max_length",
+        )
     try:
         # orjson turns integers over 64 bit into floats, which would hide an out-of-range seed.
         data = orjson.loads(raw)
-        if _LONG_NUMBER.search(raw):
+        if _has_long_number(raw):
             data = exact_loads(raw)
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"The request's body is not valid JSON in UTF-8: {_reason(error)}.") from error
     if not isinstance(data, dict):
         raise InvalidRequest("The request's body must be a JSON object.")
     return data
+
+
+def _n_values(raw: bytes) -> int:
+    """What the values of a JSON text cost to read, in numbers of an array; marks within strings are counted too."""
+    return raw.count(b",") + NAME * raw.count(b":") + CONTAINER * (raw.count(b"[") + raw.count(b"{"))
+
+
+def _without_strings(raw: bytes, max_values: int) -> bytes:
+    """What stands outside of strings; of a text with more than `max_values` strings, as many values as that."""
+    bare = raw.replace(rb"\\", b"").replace(rb"\"", b"")
+    if bare.count(b'"') > 2 * max_values:
+        return b"," * (max_values + 1)
+    return b"".join(bare.split(b'"')[::2])
+
+
+def _has_long_number(raw: bytes) -> bool:
+    """Piece by piece, so that other threads have their turn: a search lets nobody else run."""
+    return any(_LONG_NUMBER.search(raw, start, start + _SEARCHED + 18) for start in range(0, len(raw), _SEARCHED))
 
 
 def _reason(error: Exception) -> str:

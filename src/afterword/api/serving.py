@@ -7,6 +7,7 @@ from starlette.requests import Request
 
 from afterword.api.exchange import OpenExchanges
 from afterword.api.intake import Intake
+from afterword.api.lanes import Lanes
 from afterword.completions.filter.verdict import ContentFilter
 from afterword.config.tree import ServerConfig
 from afterword.gateway.base import Gateway
@@ -26,6 +27,7 @@ class Serving:
     metrics: RequestMetrics
     exchanges: OpenExchanges
     intake: Intake
+    lanes: Lanes
 
 
 def serving(request: Request) -> Serving:

@@ -1,9 +1,10 @@
 """The tokenizer routes, in the shapes that evaluation harnesses read from vLLM servers.
 
-They take text and ids as they are: no default prompt, no limit but the body's size.
+They take text and ids as they are: no default prompt, no limit but the body's size and what a body may hold.
 """
 
-import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
@@ -16,6 +17,7 @@ from afterword.api.intake import parse_object
 from afterword.api.schema import DETOKENIZE_DOCS, TOKENIZE_DOCS, TOKENIZER_INFO_DOCS
 from afterword.api.serving import serving
 from afterword.api.wire import json_response
+from afterword.config.tree import ServerConfig
 from afterword.engine.base import UNKNOWN_CONTEXT
 from afterword.errors import InvalidRequest
 from afterword.models import ServedModel
@@ -30,34 +32,13 @@ async def tokenize(request: Request) -> Response:
 
     `add_special_tokens` (true unless given) puts BOS in front where the model's metadata asks for it.
     """
-    served, data = await _read(request)
-    tokenizer = served.engine.tokenizer
-    prompt = data.get("prompt")
-    if not isinstance(prompt, str):
-        raise InvalidRequest("'prompt' must be a string.", param="prompt", code="invalid_type")
-    special = _flag(data, "add_special_tokens", default=True)
-    spelled = _flag(data, "return_token_strs", default=False)
-    tokens = await asyncio.to_thread(
-        tokenizer.encode, prompt, add_bos=special and tokenizer.add_bos, parse_special=True
-    )
-    return json_response(
-        {
-            "count": len(tokens),
-            "max_model_len": _context(served),
-            "tokens": tokens,
-            "token_strs": [tokenizer.spell(token) for token in tokens] if spelled else None,
-        }
-    )
+    return await _answer(request, _tokenized)
 
 
 @router.post("/detokenize", **DETOKENIZE_DOCS)
 async def detokenize(request: Request) -> Response:
     """`{"tokens", "model"?}` to the text they stand for, control tokens spelled out."""
-    served, data = await _read(request)
-    tokenizer = served.engine.tokenizer
-    tokens = _ids(data.get("tokens"), tokenizer)
-    text = visible_bytes(tokenizer, tokens, skip_special_tokens=False).decode("utf-8", "replace")
-    return json_response({"prompt": text})
+    return await _answer(request, _detokenized)
 
 
 @router.get("/tokenizer_info", **TOKENIZER_INFO_DOCS)
@@ -79,13 +60,48 @@ async def tokenizer_info(request: Request) -> Response:
     )
 
 
-async def _read(request: Request) -> tuple[ServedModel, dict[str, Any]]:
-    async with serving(request).intake.body(request) as raw:
-        data = parse_object(raw)
+async def _answer(request: Request, work: Callable[[dict[str, Any], ServedModel, ServerConfig], Response]) -> Response:
+    """Read the body, find the model and do the work; where it is large, in a thread."""
+    serve = serving(request)
+    async with serve.intake.body(request) as raw:
+        n_bytes = len(raw)
+        data = await serve.lanes.run(n_bytes, partial(parse_object, raw, serve.server.max_body_values))
     model = data.get("model")
     if model is not None and not isinstance(model, str):
         raise InvalidRequest("'model' must be a string.", param="model", code="invalid_type")
-    return _find(request, model), data
+    return await serve.lanes.run(n_bytes, partial(work, data, _find(request, model), serve.server))
+
+
+def _tokenized(data: dict[str, Any], served: ServedModel, server: ServerConfig) -> Response:
+    tokenizer = served.engine.tokenizer
+    prompt = data.get("prompt")
+    if not isinstance(prompt, str):
+        raise InvalidRequest("'prompt' must be a string.", param="prompt", code="invalid_type")
+    special = _flag(data, "add_special_tokens", default=True)
+    spelled = _flag(data, "return_token_strs", default=False)
+    tokens = tokenizer.encode(prompt, add_bos=special and tokenizer.add_bos, parse_special=True)
+    if len(tokens) > server.max_body_values:
+        raise InvalidRequest(
+            f"'prompt' has {len(tokens)} tokens; this server lists at most {server.max_body_values}, as many as it "
+            "would take as a prompt.",
+            param="prompt",
+            code="string_above_max_length",
+        )
+    return json_response(
+        {
+            "count": len(tokens),
+            "max_model_len": _context(served),
+            "tokens": tokens,
+            "token_strs": [tokenizer.spell(token) for token in tokens] if spelled else None,
+        }
+    )
+
+
+def _detokenized(data: dict[str, Any], served: ServedModel, _server: ServerConfig) -> Response:
+    tokenizer = served.engine.tokenizer
+    tokens = _ids(data.get("tokens"), tokenizer)
+    text = visible_bytes(tokenizer, tokens, skip_special_tokens=False).decode("utf-8", "replace")
+    return json_response({"prompt": text})
 
 
 def _find(request: Request, name: str | None) -> ServedModel:

@@ -55,6 +55,11 @@ class ServerConfig(Table):
         "Request bodies that are held at once, without the first 64 KiB of each; at least twice max_body_bytes.",
         shown="8 times max_body_bytes",
     )
+    max_body_values: int = key(
+        1_000_000,
+        "Most values in the JSON of a body: numbers and texts, a field's name counted as 4, an array or object as 5.",
+        ge=1000,
+    )
     keep_alive: int = key(
         75,
         "Seconds that a connection stays open after an answer; more than a proxy in front keeps it.",

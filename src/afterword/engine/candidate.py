@@ -6,14 +6,14 @@ Owns the rules about ends, lengths and stops (docs/rules.md#finish-reason) and a
 
 from afterword.engine.events import Chunk, Event, Finished, SampledToken
 from afterword.engine.request import GenerationRequest
-from afterword.text.stops import StopAutomaton
+from afterword.text.stops import Stops, shared_stops
 from afterword.text.stream import TextStream, Visible
 from afterword.tokens import Tokenizer, visible_piece
 
 
 def new_candidates(request: GenerationRequest, tokenizer: Tokenizer) -> list["Candidate"]:
-    """All candidates of a request, in order of their index, sharing one stop automaton."""
-    stops = StopAutomaton(request.stops, include_stop=request.include_stop)
+    """All candidates of a request, in order of their index."""
+    stops = shared_stops(request.stops, include_stop=request.include_stop)
     return [Candidate(index, request, tokenizer, stops) for index in range(request.n_candidates)]
 
 
@@ -26,11 +26,11 @@ class Candidate:
     __slots__ = ("_n_scored", "_request", "_stream", "_sum_logprob", "_tokenizer", "finished", "index", "n_tokens")
 
     def __init__(
-        self, index: int, request: GenerationRequest, tokenizer: Tokenizer, stops: StopAutomaton | None = None
+        self, index: int, request: GenerationRequest, tokenizer: Tokenizer, stops: Stops | None = None
     ) -> None:
-        """`stops`: the request's automaton if the caller shares one, else it is built here."""
+        """`stops`: the request's, if the caller has them already."""
         if stops is None:
-            stops = StopAutomaton(request.stops, include_stop=request.include_stop)
+            stops = shared_stops(request.stops, include_stop=request.include_stop)
         self.index = index
         self.n_tokens = 0
         """Tokens sampled so far, the end token excluded."""

@@ -23,6 +23,9 @@ from afterword.fields.field import Control
 MAX_STOPS = 64
 """Most stops in one request; the documented 4 are asked for by strict servers only (docs/rules.md#stop)."""
 
+MAX_STOP_CHARACTERS = 8000
+"""In all stops of a request together: what finds them takes memory and time for each."""
+
 MAX_LOGIT_BIAS = 100.0
 
 PromptItem = str | tuple[int, ...]
@@ -116,6 +119,12 @@ def _stops(value: object) -> tuple[str, ...]:
     stops = tuple(_whole(item) for item in items if item != "")
     if len(stops) > MAX_STOPS:
         raise refusal("array_above_max_length", f"may hold at most {MAX_STOPS} strings, not {len(stops)}.")
+    n_characters = sum(map(len, stops))
+    if n_characters > MAX_STOP_CHARACTERS:
+        raise refusal(
+            "string_above_max_length",
+            f"may have at most {MAX_STOP_CHARACTERS} characters in all its strings together, not {n_characters}.",
+        )
     return stops
 
 
@@ -158,7 +167,8 @@ Stops = Annotated[
     Control("texts"),
 ]
 
-TokenIds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False), Control("numbers")]
+# The first fault ends the check: a description of each would take more memory than the request.
+TokenIds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False, fail_fast=True), Control("numbers")]
 
 LogitBias = Annotated[
     tuple[tuple[int, float], ...],

@@ -7,12 +7,13 @@ has to be held back.
 
 from collections import deque
 from collections.abc import Sequence
+from weakref import WeakValueDictionary
 
 _ROOT = 0
 
 
 class StopAutomaton:
-    """The stops of one request. Immutable; shared by all its candidates.
+    """Several texts that are looked for at once. Immutable.
 
     Building costs time and memory in proportion to the total length of the stops, in code points.
     """
@@ -81,6 +82,36 @@ class StopAutomaton:
                 states.append(state)
 
 
+class Stops:
+    """The stops of one request, for all of its candidates.
+
+    The automaton is built when the first text is searched: a request that waits for its turn takes nothing.
+    """
+
+    __slots__ = ("__weakref__", "_automaton", "_include_stop", "_stops")
+
+    def __init__(self, stops: Sequence[str], *, include_stop: bool = False) -> None:
+        """As those of `StopAutomaton`."""
+        self._stops = stops
+        self._include_stop = include_stop
+        self._automaton: StopAutomaton | None = None
+
+    @property
+    def automaton(self) -> StopAutomaton:
+        """What finds them."""
+        if self._automaton is None:
+            self._automaton = StopAutomaton(self._stops, include_stop=self._include_stop)
+        return self._automaton
+
+
+_IN_USE: WeakValueDictionary[tuple[tuple[str, ...], bool], Stops] = WeakValueDictionary()
+
+
+def shared_stops(stops: tuple[str, ...], *, include_stop: bool) -> Stops:
+    """The same object for all that use these stops at the time: the prompts of a batch need one automaton."""
+    return _IN_USE.setdefault((stops, include_stop), Stops(stops, include_stop=include_stop))
+
+
 class StopMatcher:
     """One text being searched. Not thread-safe.
 
@@ -88,10 +119,10 @@ class StopMatcher:
     prefix of a stop. Amortised constant time per character, whatever the stops are.
     """
 
-    __slots__ = ("_automaton", "_held", "_state", "_stopped")
+    __slots__ = ("_held", "_state", "_stopped", "_stops")
 
-    def __init__(self, automaton: StopAutomaton) -> None:
-        self._automaton = automaton
+    def __init__(self, stops: Stops) -> None:
+        self._stops = stops
         self._state = _ROOT
         self._held: deque[str] = deque()
         self._stopped = False
@@ -103,7 +134,7 @@ class StopMatcher:
         dropped, and nothing may be pushed.
         """
         assert not self._stopped, "the text has ended"
-        automaton = self._automaton
+        automaton = self._stops.automaton
         if automaton.is_empty:
             return text, False
         state = self._state

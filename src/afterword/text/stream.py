@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from afterword.text.stops import StopAutomaton, StopMatcher
+from afterword.text.stops import StopMatcher, Stops
 from afterword.text.utf8 import Utf8Decoder
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class TextStream(Generic[T]):
 
     __slots__ = ("_decoder", "_n_decoded", "_n_visible", "_stops", "_waiting")
 
-    def __init__(self, stops: StopAutomaton, *, offset: int = 0, pending: bytes = b"") -> None:
+    def __init__(self, stops: Stops, *, offset: int = 0, pending: bytes = b"") -> None:
         """`offset`: code points before this text. `pending`: as in `Utf8Decoder`."""
         self._decoder = Utf8Decoder(pending)
         self._stops = StopMatcher(stops)

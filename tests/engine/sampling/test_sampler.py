@@ -407,3 +407,11 @@ def test_no_token_is_an_error_never_a_guess(
     kind = EveryTokenBanned if message.startswith("logit_bias") else ValueError
     with pytest.raises(kind, match=f"^{message}$"):
         sampler.sample(frozen(logits), 0)
+
+
+def test_http_22_what_a_request_gives_all_of_its_candidates_is_worked_out_once() -> None:
+    workspace = Workspace(8)
+    sampling, ends = Sampling(logit_bias=((1, 5),)), frozenset({2, 3})
+    assert workspace.bias_of(sampling) is workspace.bias_of(sampling)
+    assert workspace.places_of(ends) is workspace.places_of(ends)
+    assert workspace.bias_of(Sampling(logit_bias=((1, 5),))) is not workspace.bias_of(sampling)

@@ -25,6 +25,9 @@ LIBRARIES_FOLDER = Path(c.__file__).parent / "lib"
 LIBRARY: ctypes.CDLL = c._lib
 """llama.cpp as it is loaded; finds the functions of ggml too."""
 
+LISTED_AT_ONCE = 65536
+"""Tokens that are made a list of in one go: no other thread of Python has its turn meanwhile."""
+
 GGUF_MAGIC = b"GGUF"
 LOG_LEVEL_ERROR = 4  # enum ggml_log_level: 4 = error, 5 = continuation of the line before
 _recent_errors: deque[str] = deque(maxlen=20)
@@ -160,7 +163,10 @@ class LlamaModel:
         tokens = (ctypes.c_int32 * n_max)()
         n = int(c.llama_tokenize(self.vocab, data, len(data), tokens, n_max, False, parse_special))
         assert n >= 0, "a text never has more tokens than bytes"
-        return list(tokens[:n])
+        found: list[int] = []
+        for start in range(0, n, LISTED_AT_ONCE):
+            found += tokens[start : min(n, start + LISTED_AT_ONCE)]
+        return found
 
     def piece(self, token: int) -> bytes:
         """Bytes of one token; the spelled name of a control token. Any thread."""

@@ -4,6 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from afterword.engine.request import GenerationRequest
 from afterword.errors import InvalidRequest
 
@@ -38,6 +41,25 @@ def token_bias(logit_bias: Sequence[tuple[int, float]]) -> TokenBias:
     if forced:
         return TokenBias(tuple(forced), {})
     return TokenBias((), {token: -math.inf if bias <= _BAN else bias for token, bias in logit_bias})
+
+
+class DenseBias:
+    """A request's bias as what is added to each token's logit. Immutable; shared by all of its candidates."""
+
+    def __init__(self, logit_bias: Sequence[tuple[int, float]], n_vocab: int) -> None:
+        bias = token_bias(logit_bias)
+        self._named = dict.fromkeys(bias.forced, 0.0) if bias.forced else bias.added
+        self._elsewhere = -math.inf if bias.forced else 0.0
+        self.added: NDArray[np.float32] | None = None
+        """(n_vocab,) and not to be written to; None: nothing is added to any."""
+        if self._named:
+            self.added = np.full(n_vocab, self._elsewhere, dtype=np.float32)
+            self.added[list(self._named)] = list(self._named.values())
+            self.added.setflags(write=False)
+
+    def of(self, token: int) -> float:
+        """What is added to one, as exactly as it was given."""
+        return self._named.get(token, self._elsewhere)
 
 
 def check_tokens_are_left(request: GenerationRequest, n_vocab: int) -> None:

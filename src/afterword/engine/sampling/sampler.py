@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afterword.engine.sampling.adjustment import Adjustment
-from afterword.engine.sampling.bias import EveryTokenBanned
+from afterword.engine.sampling.bias import DenseBias, EveryTokenBanned
 from afterword.engine.sampling.largest import in_order, largest
 from afterword.fields.sampling import Sampling
 
@@ -40,7 +40,7 @@ class Randomness(Protocol):
 
 
 class Workspace:
-    """Buffers that all samplers of one engine share: nothing in them outlives a call. Engine thread only."""
+    """What all samplers of one engine share. Nothing in its buffers outlives a call. Engine thread only."""
 
     def __init__(self, n_vocab: int) -> None:
         assert n_vocab >= 1
@@ -54,6 +54,20 @@ class Workspace:
         """exp(shifted): probabilities but for a common factor; at most 1; the padding is 0."""
         self.starts = np.arange(0, padded, _BLOCK)
         self.block_sums = np.empty(padded // _BLOCK, dtype=np.float32)
+        self._bias: tuple[Sampling, DenseBias] | None = None
+        self._ends: tuple[Set[int], NDArray[np.intp]] | None = None
+
+    def bias_of(self, sampling: Sampling) -> DenseBias:
+        """The bias of a request, worked out once for its candidates, which come one after another."""
+        if self._bias is None or self._bias[0] is not sampling:
+            self._bias = (sampling, DenseBias(sampling.logit_bias, self.n_vocab))
+        return self._bias[1]
+
+    def places_of(self, ids: Set[int]) -> NDArray[np.intp]:
+        """Ids as what a vector is indexed with, worked out once likewise."""
+        if self._ends is None or self._ends[0] is not ids:
+            self._ends = (ids, np.fromiter(ids, dtype=np.intp, count=len(ids)))
+        return self._ends[1]
 
 
 class Sampler:
@@ -77,8 +91,8 @@ class Sampler:
         self._sampling = sampling
         self._workspace = workspace
         self._random = random
-        self._adjustment = Adjustment(sampling, n_vocab, prompt)
-        self._end_ids = sorted(end_ids)
+        self._adjustment = Adjustment(sampling, n_vocab, prompt, workspace.bias_of(sampling))
+        self._end_ids = workspace.places_of(end_ids if min_tokens > 0 else frozenset())
         self._min_tokens = min_tokens
         self._top_k = sampling.top_k if sampling.top_k < n_vocab else 0
         self._keeps_one = sampling.is_greedy
@@ -112,7 +126,7 @@ class Sampler:
         workspace = self._workspace
         assert row.shape == (workspace.n_vocab,)
         scores = self._adjustment.apply(row, workspace.scores, workspace.shifted[: workspace.n_vocab])
-        if position < self._min_tokens and self._end_ids:
+        if position < self._min_tokens and self._end_ids.size:
             if scores is row:
                 scores = workspace.scores
                 np.copyto(scores, row)
@@ -124,7 +138,7 @@ class Sampler:
         peak = row.max()
         if not np.isfinite(peak):
             return ValueError(f"the model's logits have {peak} as their largest value")
-        return EveryTokenBanned(by_min_tokens=position < self._min_tokens and bool(self._end_ids))
+        return EveryTokenBanned(by_min_tokens=position < self._min_tokens and self._end_ids.size > 0)
 
     def _weigh(self, scores: NDArray[np.float32], peak: np.float32) -> None:
         """Fill `shifted` and `weights`. The likeliest token's weight is 1, so a tiny temperature cannot overflow."""

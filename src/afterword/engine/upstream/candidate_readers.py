@@ -14,7 +14,7 @@ from afterword.engine.request import GenerationRequest
 from afterword.engine.upstream.learned_tokenizer import LearnedTokenizer, piece_of
 from afterword.engine.upstream.reply import ChoiceDelta, Entry, MalformedReply
 from afterword.engine.upstream.token_lookup import TokenLookup, likeliest_first
-from afterword.text.stops import StopAutomaton
+from afterword.text.stops import Stops
 from afterword.text.stream import TextStream
 from afterword.text.utf8 import Utf8Decoder
 from afterword.tokens import Tokenizer
@@ -111,9 +111,7 @@ class TextReader(CandidateReader):
     n_tokens: int = 0
     finished: bool = False
 
-    def __init__(
-        self, index: int, request: GenerationRequest, tokenizer: LearnedTokenizer, stops: StopAutomaton
-    ) -> None:
+    def __init__(self, index: int, request: GenerationRequest, tokenizer: LearnedTokenizer, stops: Stops) -> None:
         self._index = index
         self._k = request.logprobs
         self._tokenizer = tokenizer

@@ -32,7 +32,7 @@ from afterword.engine.upstream.reply import MalformedReply, Reply
 from afterword.engine.upstream.token_lookup import TokenLookup
 from afterword.engine.upstream.upstream_answer import UpstreamAnswer
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded, UpstreamFailed
-from afterword.text.stops import StopAutomaton
+from afterword.text.stops import shared_stops
 from afterword.tokens import Tokenizer
 
 _log = structlog.get_logger("afterword.upstream")
@@ -169,7 +169,7 @@ class UpstreamEngine(Engine):
             candidates = new_candidates(request, self.tokenizer)
             return [TokenReader(each, request, self.tokenizer, self._lookup) for each in candidates]
         assert isinstance(self.tokenizer, LearnedTokenizer)
-        stops = StopAutomaton(request.stops, include_stop=request.include_stop)
+        stops = shared_stops(request.stops, include_stop=request.include_stop)
         return [TextReader(index, request, self.tokenizer, stops) for index in range(request.n_candidates)]
 
     async def _send_with_breaker(
