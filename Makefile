@@ -4,6 +4,7 @@
 #   make serve ARGS="--port 9000 --model some.gguf"
 #   make test           set up if need be, then run the tests   (ARGS="tests/text -k stops")
 #   make test-clients   run the tests of clients that need environments of their own; builds those first, about 2 GB
+#   make test-models    run the tests of real weights and of vocabularies; fetches those first, about 750 MB
 #   make test-vllm      run the tests of the vLLM engine, in an environment of its own; builds that first, about 4 GB
 #   make test-cluster   run the tests that need Ray, in an environment of their own; builds that first, about 1 GB
 #   make test-e2e       drive the playground in Chromium, which must be installed  (ARGS="-k tree")
@@ -32,7 +33,7 @@ export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
 export VIRTUAL_ENV := $(CURDIR)/.venv
 export UV_NO_PROGRESS := 1
 
-.PHONY: serve test test-clients test-vllm test-vllm-run test-cluster test-cluster-run test-e2e screenshots bench bench-run check fmt docs lock clean setup setup-dev setup-linter setup-node
+.PHONY: serve test test-clients test-models test-vllm test-vllm-run test-cluster test-cluster-run test-e2e screenshots bench bench-run check fmt docs lock clean setup setup-dev setup-linter setup-node
 
 serve: .venv/.stamp-runtime
 	@exec $(BIN)/afterword serve $(ARGS)
@@ -44,6 +45,11 @@ test: setup-dev
 test-clients: setup-dev setup-node
 	@$(BIN)/python -m tests.clients.environments
 	$(BIN)/python -m pytest -m clients --timeout=900 tests/clients $(ARGS)
+
+# What is fetched is in the cache.
+test-models: setup-dev
+	@$(BIN)/python -m tests.models.downloads
+	$(BIN)/python -m pytest -m models --timeout=900 tests/engine/llama $(ARGS)
 
 # The environment of vLLM's build for CPUs is in the cache, one for each lock file and Python; so is the model.
 VLLM_KEY = $(shell { cat tests/vllm/requirements.txt; $(BIN)/python -VV; } | sha256sum | cut -c-12)

@@ -114,6 +114,11 @@ tested with a tiny model of random weights (`tests/engine/llama/architectures`):
 - a prompt that begins like an earlier one reuses what was computed: from any token on, or, where a state is kept, from
   where the earlier one ended.
 
+The types of their numbers are all that llama.cpp writes without a table of what matters in a model: floats of 32 and 16
+bits, Q2_K to Q8_0, IQ3_S, IQ4_NL, IQ4_XS, MXFP4, TQ1_0 and TQ2_0. Each is tested like that too; of
+Q2_K a row beside three others may have other last bits than alone, though the probe finds none. Ids of tokens are
+compared with those of fifteen vocabularies' makers (`make test-models`), of the kinds BPE, SPM and WPM.
+
 What a model keeps of a text is in the third column: **attention** keeps keys and values of every token, a **window** in
 some layers those of the latest ones only (here all are kept, so that any beginning can be reused), a **state** does not
 grow with the text, and **both** has layers of either kind. Architectures that are in no table may run; nobody tried.

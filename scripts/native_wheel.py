@@ -44,13 +44,13 @@ def wheel(uv: str) -> Path:
 
 @contextmanager
 def only_one_at_a_time(path: Path) -> Iterator[None]:
-    """Hold the lock file `path`: set-ups that start together compile once, the others wait and find the wheel."""
+    """Hold the lock file `path`: set-ups that start together do the work once, the others wait and find it done."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print("Another set-up is compiling llama.cpp: waiting for its wheel", file=sys.stderr)
+            print("Another set-up is at the same work: waiting for what it makes", file=sys.stderr)
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -76,7 +76,7 @@ def _writer(path: Path, architecture: str, values: Values) -> Iterator[GGUFWrite
     writer = GGUFWriter(path, architecture)
     merged: Mapping[str, Value] = {**COMMON, **values}
     for key, value in merged.items():
-        _add(writer, key[1:] if key.startswith(":") else f"{architecture}.{key}", value)
+        add_entry(writer, key[1:] if key.startswith(":") else f"{architecture}.{key}", value)
     add_vocabulary(writer, Tiny())
     yield writer
     writer.write_header_to_file()
@@ -85,7 +85,8 @@ def _writer(path: Path, architecture: str, values: Values) -> Iterator[GGUFWrite
     writer.close()
 
 
-def _add(writer: GGUFWriter, key: str, value: Value) -> None:
+def add_entry(writer: GGUFWriter, key: str, value: Value) -> None:
+    """An entry of the type that llama.cpp expects of such a value."""
     match value:
         case bool():
             writer.add_bool(key, value)

@@ -2,8 +2,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from gguf import GGUFWriter, TokenType
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.models.architectures import COMMON, TIME_MIX_7
+from tests.models.shaped import add_entry
 from tests.models.tiny import Tiny, write_tiny
 
 from afterword.engine.llama.binding import LlamaModel
@@ -55,6 +58,45 @@ def test_infill_tokens_are_those_of_the_metadata(tmp_path: Path) -> None:
 def test_control_text_is_a_token_only_where_it_is_parsed(tiny_vocabulary: Vocabulary) -> None:
     assert tiny_vocabulary.encode("<s>", add_bos=False, parse_special=True) == [271]
     assert tiny_vocabulary.encode("<s>", add_bos=False, parse_special=False) == [ord("<"), ord("s"), ord(">")]
+
+
+RWKV_WORDS = ("th", "then", " the", "日本", "\n\n")
+
+
+def rwkv_vocabulary(directory: Path) -> Vocabulary:
+    """A vocabulary of RWKV's kind: tokens as they are written in Python, matched at their longest."""
+    path = directory / "rwkv.gguf"
+    tokens = ["<s>", *(f"\\x{byte:02x}" for byte in range(256)), *(word.replace("\n", "\\n") for word in RWKV_WORDS)]
+    writer = GGUFWriter(path, "rwkv7")
+    writer.add_tokenizer_model("rwkv")
+    writer.add_token_list(tokens)
+    writer.add_token_types([TokenType.CONTROL, *[TokenType.NORMAL] * (len(tokens) - 1)])
+    for key, value in {**COMMON, "wkv.head_size": 64, **TIME_MIX_7}.items():
+        add_entry(writer, f"rwkv7.{key}", value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return Vocabulary(LlamaModel(path, vocab_only=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("the", ["th", "e"]),
+        ("then", ["then"]),
+        (" then", [" the", "n"]),
+        ("日本語", ["日本", b"\xe8", b"\xaa", b"\x9e"]),
+        ("\n\n\n", ["\n\n", "\n"]),
+        ("\x00", [b"\x00"]),
+    ],
+)
+def test_rwkv_vocabulary_takes_the_longest_token(tmp_path: Path, text: str, expected: list[str | bytes]) -> None:
+    vocabulary = rwkv_vocabulary(tmp_path)
+    tokens = vocabulary.encode(text, add_bos=False, parse_special=True)
+    assert [vocabulary.piece(token) for token in tokens] == [
+        part.encode() if isinstance(part, str) else part for part in expected
+    ]
 
 
 def test_control_tokens_are_told_from_text(tiny_vocabulary: Vocabulary) -> None:

@@ -6,13 +6,22 @@ The models have the mixture of types that most people run; one engine each.
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.engine.llama.architectures.asking import (
+    BRANCH,
+    HALF,
+    N_SHARED,
+    OTHERS,
+    PROMPT,
+    ask,
+    bits,
+    fill_all_slots,
+    scores,
+)
 from tests.engine.llama.reference import logprobs_by_llama_cpp
-from tests.fakes import Told, complete, generation_request
 from tests.models.architectures import ARCHITECTURES, Architecture
 from tests.models.engines import settings
 from tests.models.requantised import requantise
@@ -23,20 +32,9 @@ from afterword.engine.llama.llama_engine import LlamaEngine
 from afterword.engine.llama.loading import load_engine
 from afterword.fields.sampling import Sampling
 
-PROMPT = [place * 37 % 251 for place in range(70)]
-N_SHARED = 50
-BRANCH = [*PROMPT[:N_SHARED], 1, 2, 3]
-OTHERS = [[(place * step + step) % 251 for place in range(30 + 9 * step)] for step in (3, 5, 7, 11)]
-"""As many as the engine has slots."""
-
 SURE = 0.02
 """Most that rounding may do to numbers of 32 bits, as a share of what quantising does: keys and values are of 16 bits,
 and of two numbers that are nearly the same one may be rounded to the next. The most that was seen is 0.011."""
-HALF = 0.5
-"""The same of quantised numbers, whose products are added up in another order, with the other row rounded to 8 bits.
-The most that was seen is 0.35; a product that is wrong makes 1 or more."""
-
-Bits = list[tuple[object, ...]]
 
 
 @pytest.fixture(scope="module")
@@ -67,26 +65,6 @@ def engine(architecture: Architecture, files: Path) -> Iterator[LlamaEngine]:
     opened = load_engine(settings(files / f"{architecture.name}.q.gguf", files, context=200))
     yield opened
     asyncio.run(opened.aclose())
-
-
-async def ask(engine: LlamaEngine, prompt: list[int], **changes: Any) -> Told:
-    fields = {"max_tokens": 12, "logprobs": 2, "sampling": Sampling(temperature=1.0), "seed": 3}
-    return await complete(engine, generation_request(prompt, **(fields | changes)))
-
-
-async def fill_all_slots(engine: LlamaEngine) -> None:
-    """So that nothing is left of any other prompt."""
-    await asyncio.gather(*(ask(engine, other, max_tokens=1) for other in OTHERS))
-
-
-def bits(told: Told) -> Bits:
-    return [(t.id, t.logprob.hex(), [(i, v.hex()) for i, v in t.top]) for t in told.tokens()]
-
-
-async def scores(engine: LlamaEngine) -> NDArray[np.float64]:
-    found = (await ask(engine, PROMPT, max_tokens=0, prompt_logprobs=1)).prompt.scores
-    assert found is not None
-    return found.logprobs
 
 
 async def test_computes_what_llama_cpp_computes(
