@@ -1,4 +1,4 @@
-"""Accounts in the database: made, found, listed. Everything here blocks."""
+"""Accounts in the database: create, find, list. Everything here blocks."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +11,7 @@ from afterword.gateway.names import ACCOUNT_PREFIX, BadName, check_name, unknown
 from afterword.gateway.schema import AccountTable, KeyTable, insert_new
 
 DEFAULT_ACCOUNT = "default"
-"""Who is charged for keys that nobody gave an account; made with the first of them."""
+"""The account of keys that were created without one; created with the first of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ class AccountRecord:
 
 @dataclass(frozen=True, slots=True)
 class Chargeable:
-    """Whom a name stands for when it comes to charging."""
+    """The account that a name in a request refers to."""
 
     account_id: str | None
-    """None: nobody, because there are no accounts, so the name is from another server."""
+    """None: there are no accounts here, so the name is another server's and nothing is charged."""
 
 
 def create_account(database: Database, name: str, now: datetime) -> str:
-    """Make an account and return its id. Raises `BadName`."""
+    """Create an account and return its id. Raises `BadName`."""
     check_name(name, "an account")
     with database.writing() as connection:
         if connection.scalar(select(AccountTable.id).where(AccountTable.name == name)) is not None:
@@ -45,7 +45,7 @@ def create_account(database: Database, name: str, now: datetime) -> str:
 
 
 def list_accounts(database: Database, now: datetime) -> list[AccountRecord]:
-    """Every account by name, with how many keys that are good at `now` charge it."""
+    """Every account by name, with the number of its keys that are valid at `now`."""
     live = (KeyTable.revoked.is_(None)) & or_(KeyTable.expires.is_(None), KeyTable.expires > now)
     query = (
         select(AccountTable.id, AccountTable.name, AccountTable.created, func.count(KeyTable.id))
@@ -58,7 +58,7 @@ def list_accounts(database: Database, now: datetime) -> list[AccountRecord]:
 
 
 def find_chargeable(database: Database, name: str) -> Chargeable | None:
-    """Whom to charge for the account of that name or id; None if there are accounts and it is none of them."""
+    """The account of that name or id; None if there are accounts and it is none of them."""
     with database.reading() as connection:
         found = connection.scalar(_id_of(name))
         if found is not None:
@@ -76,7 +76,7 @@ def account_id_of(connection: Connection, name: str) -> str:
 
 
 def default_account_id(connection: Connection, now: datetime) -> str:
-    """The id of the default account, which is made if need be."""
+    """The id of the default account, which is created if it does not exist."""
     values = {"id": _new_account_id(), "name": DEFAULT_ACCOUNT, "created": now}
     connection.execute(insert_new(AccountTable, connection.dialect.name), [values])
     return account_id_of(connection, DEFAULT_ACCOUNT)

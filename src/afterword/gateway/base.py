@@ -1,4 +1,4 @@
-"""The seams of the gateway: who finds keys, who counts, who writes down. HTTP uses these, storage implements them.
+"""The interfaces of the gateway: keys, limits, ledger. HTTP uses them, storage implements them.
 
 All methods are called on the event loop and never block it.
 """
@@ -12,30 +12,30 @@ from afterword.gateway.grant import Grant
 
 
 class Keys(Protocol):
-    """Tells whose key it is."""
+    """Finds the grant of an API key."""
 
     async def find(self, offered: Sequence[bytes], account: str | None) -> Grant:
-        """The grant of the first of the `offered` keys that is good; `account` is the one the client wants charged.
+        """The grant of the first of the `offered` keys that is valid; `account` is the one the client wants charged.
 
-        Raises `NotAuthenticated` if none was offered or none is good (unknown, revoked, expired), `NotPermitted` if
+        Raises `NotAuthenticated` if none was offered or none is valid (unknown, revoked, expired), `NotPermitted` if
         the key may not charge that account, `Overloaded` if the database cannot say at the moment. The time that
         a wrong key takes does not depend on how much of it is right.
         """
         ...
 
     async def aclose(self) -> None:
-        """Let go of the storage. Called after the last `find`."""
+        """Close the storage. Called after the last `find`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """One limit of a key as a request found it (the `x-ratelimit-*` headers of docs/rules.md#headers)."""
+    """One limit of a key at the time of a request (the `x-ratelimit-*` headers of docs/rules.md#headers)."""
 
     limit: int
     remaining: int
     reset: float
-    """Seconds until all of it is there again."""
+    """Seconds until all of it is available again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,27 +51,27 @@ class Reservation(Protocol):
 
     @property
     def limit_state(self) -> LimitState:
-        """What the key has left, this request taken off."""
+        """What the key has left, not counting what this request may use."""
         ...
 
     async def settle(self, n_tokens: int) -> None:
-        """The request has ended, well or not, having used `n_tokens`: count those instead of what was reserved.
+        """The request has ended, successful or not, having used `n_tokens`: count those instead of the reserved ones.
 
-        Called exactly once, also when the client has left.
+        Called exactly once, also when the client has disconnected.
         """
         ...
 
 
 class Limiter(Protocol):
-    """Counts what keys do."""
+    """Counts requests and tokens of keys against their limits."""
 
     @property
     def n_alone(self) -> int:
-        """Requests so far whose limits are shared between processes, but could only be counted by this one."""
+        """Requests so far that only this process could count although their limits are shared between processes."""
         ...
 
     async def admit(self, grant: Grant, n_tokens: int) -> Reservation:
-        """Let a request of at most `n_tokens` in. Raises `LimitExceeded`, having counted nothing."""
+        """Admit a request of at most `n_tokens`. Raises `LimitExceeded`, having counted nothing."""
         ...
 
     async def limit_state(self, grant: Grant) -> LimitState:
@@ -79,7 +79,7 @@ class Limiter(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of the storage."""
+        """Close the storage."""
         ...
 
 
@@ -108,20 +108,20 @@ class UsageRow:
 
 
 class Ledger(Protocol):
-    """Keeps usage rows."""
+    """Stores usage rows."""
 
     def write(self, row: UsageRow) -> None:
-        """Take the row over; it is on disk within a second, or once `aclose` has returned."""
+        """Queue the row; it is on disk within a second, or once `aclose` has returned."""
         ...
 
     async def aclose(self) -> None:
-        """Write what is left and let go of the storage."""
+        """Write what is queued and close the storage."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """Everything the HTTP layer asks about its clients."""
+    """What the HTTP layer needs to know of its clients."""
 
     keys: Keys
     limiter: Limiter

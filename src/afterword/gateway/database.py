@@ -24,11 +24,11 @@ CONNECT_SECONDS = 5
 """How long a PostgreSQL server may take to accept."""
 
 UNHEARD_SECONDS = 10
-"""How long what was sent to a PostgreSQL server may go unacknowledged before the connection counts as lost."""
+"""How long data sent to a PostgreSQL server may stay unacknowledged before the connection counts as lost."""
 
 
 class DatabaseDown(AfterwordError):
-    """The database cannot be asked or told anything at the moment; it may be later."""
+    """The database cannot be read or written at the moment; it may be later."""
 
 
 class Database:
@@ -39,7 +39,7 @@ class Database:
 
     @property
     def name(self) -> str:
-        """What to call it in messages: its path or its URL, without the password."""
+        """Its name in messages: its path or its URL, without the password."""
         url = self._engine.url
         return str(url.database) if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
 
@@ -58,8 +58,8 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """A transaction that writes, committed at the end unless an error leaves it. Raises `DatabaseDown`.
 
-        On SQLite it takes the write lock at its beginning: one that first reads and then finds the file changed
-        could not go on, and would not wait either.
+        On SQLite it takes the write lock at its beginning: a transaction that reads first and then finds the file
+        changed would fail at its first write, without waiting.
         """
         with _translating(self.name), self._engine.connect() as connection:
             connection.execution_options(sqlite_begin="BEGIN IMMEDIATE")
@@ -72,7 +72,7 @@ class Database:
 
 
 def open_database(where: Path | str) -> Database:
-    """The database at the path of a SQLite file (made if it is not there) or at a URL, its tables up to date.
+    """The database at the path of a SQLite file (created if missing) or at a URL, its tables up to date.
 
     Raises `ConfigurationError`.
     """
@@ -129,7 +129,7 @@ def _sqlite(url: URL) -> Engine:
     file = Path(str(url.database))
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # SQLite gives its side files the rights of the main one, so nothing of it is ever readable for others.
+        # SQLite gives its side files the permissions of the main one, so none of them is readable for others.
         with suppress(FileExistsError):
             os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except OSError as error:
@@ -144,7 +144,7 @@ def _sqlite(url: URL) -> Engine:
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, record: object) -> None:  # noqa: ARG001 - the event's signature
-    # Python's module would otherwise begin transactions by itself, and none around changes of tables.
+    # Else Python's module begins transactions by itself, and none around changes of tables.
     connection.isolation_level = None
     connection.execute("PRAGMA foreign_keys = ON")
 
@@ -154,10 +154,10 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _use_write_ahead_log(engine: Engine) -> None:
-    """Let readers and the one writer not wait for each other; the file remembers it.
+    """Let readers and the one writer work at the same time; the setting is kept in the file.
 
-    SQLite does not wait for the moment alone that the change needs, so this does. Where the file system cannot do it
-    the file stays as it is, which works too.
+    The change needs exclusive access, for which SQLite does not wait, so this does. Where the file system does not
+    support it the file stays as it is, which works too.
     """
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
@@ -184,7 +184,7 @@ def _translating(name: str) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """The first line of what the database itself said."""
+    """The first line of the database's own message."""
     origin: Any = error
     while isinstance(origin, DatabaseDown | DBAPIError):
         below = origin.orig if isinstance(origin, DBAPIError) else origin.__cause__

@@ -1,11 +1,11 @@
-"""What a request may do and on whose account: the answer to "whose key is this?". Knows no storage and no HTTP."""
+"""What a request may do, and on which account. Knows no storage and no HTTP."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """How much one key may do. None: as much as it likes."""
+    """The limits of one key. None: no limit."""
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
@@ -18,7 +18,7 @@ UNLIMITED = KeyLimits()
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Permission for one request, as it was when the request came."""
+    """The permissions of one request, as they were when it arrived."""
 
     key_id: str | None
     """Public id of the key; None: the server is open or has one static key."""

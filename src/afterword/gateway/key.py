@@ -1,6 +1,6 @@
-"""What an API key looks like, and whether an offered one is right. Knows no storage.
+"""The format of API keys, and their verification. Knows no storage.
 
-A key is `aw-ID-SECRET`: the id is public and finds the row, the secret is only ever kept as a hash of the whole text.
+A key is `aw-ID-SECRET`: the id is public and finds the row; the secret is stored only as a hash of the whole text.
 """
 
 import hashlib
@@ -12,12 +12,12 @@ import string
 ALPHABET = string.ascii_letters + string.digits
 ID_LENGTH = 12
 SECRET_LENGTH = 43
-"""Letters and digits: 256 bits. So much chance needs no slow hash."""
+"""Letters and digits: 256 random bits, which cannot be guessed from a fast hash."""
 
 _KEY = re.compile(rb"aw-([A-Za-z0-9]{%d})-[A-Za-z0-9]{%d}" % (ID_LENGTH, SECRET_LENGTH))
 
-_NOBODYS = secrets.token_bytes(hashlib.sha256().digest_size)
-"""A hash of no key, to compare with where there is none."""
+_NO_KEYS_HASH = secrets.token_bytes(hashlib.sha256().digest_size)
+"""A hash of no key, to compare with where there is none, so that this takes the same time."""
 
 
 def new_id() -> str:
@@ -37,19 +37,19 @@ def id_of(key: bytes) -> str | None:
 
 
 def hash_of(key: bytes) -> bytes:
-    """What is kept of a key."""
+    """The hash that is stored of a key."""
     return hashlib.sha256(key).digest()
 
 
 def matches(key: bytes, current: bytes | None, previous: bytes | None) -> bool:
     """Whether a key has one of two hashes, None where there is none.
 
-    Always one hash and two comparisons in constant time: how long it takes tells neither how much is right nor
-    whether there was anything to compare with.
+    Always one hash and two comparisons in constant time: the time depends neither on how much of the key is right nor
+    on whether there was anything to compare with.
     """
     own = hash_of(key)
-    is_current = hmac.compare_digest(own, _NOBODYS if current is None else current)
-    is_previous = hmac.compare_digest(own, _NOBODYS if previous is None else previous)
+    is_current = hmac.compare_digest(own, _NO_KEYS_HASH if current is None else current)
+    is_previous = hmac.compare_digest(own, _NO_KEYS_HASH if previous is None else previous)
     return is_current or is_previous
 
 

@@ -1,6 +1,6 @@
-"""Keys in the database: made, found, listed, revoked, rotated. Everything here blocks.
+"""Keys in the database: create, find, list, revoke, rotate. Everything here blocks.
 
-The text of a key leaves this file once, where it is made; what stays is a hash.
+The text of a key is returned once, when it is created; only its hash is stored.
 """
 
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ State = Literal["live", "expired", "revoked"]
 
 @dataclass(frozen=True, slots=True)
 class KeyTerms:
-    """What a new key shall be."""
+    """The settings of a new key."""
 
     name: str
     account: str | None = None
-    """Name or id; None: the default account, which is made with its first key."""
+    """Name or id; None: the default account, which is created with its first key."""
     models: Sequence[str] | None = None
     """Full names; None: all."""
     limits: KeyLimits = UNLIMITED
@@ -52,14 +52,14 @@ class KeyRecord:
     last_used: date | None
 
     def state(self, now: datetime) -> State:
-        """What has become of it."""
+        """Whether it is valid at `now`."""
         if self.revoked is not None:
             return "revoked"
         return "live" if self.expires is None or now < self.expires else "expired"
 
 
 def create_key(database: Database, terms: KeyTerms, now: datetime) -> str:
-    """Make a key and return its text, which nobody can tell again. Raises `BadName` and `NoSuchName`."""
+    """Create a key and return its text, which cannot be recovered later. Raises `BadName` and `NoSuchName`."""
     check_name(terms.name, "a key")
     models = None if terms.models is None else sorted({check_model(name) for name in terms.models})
     key_id = new_id()
@@ -92,7 +92,7 @@ def find_key(database: Database, key_id: str) -> KeyRecord | None:
 
 
 def list_keys(database: Database) -> list[KeyRecord]:
-    """Every key there ever was, by account and name."""
+    """Every key, revoked and expired ones included, by account and name."""
     with database.reading() as connection:
         rows = connection.execute(_RECORDS.order_by(AccountTable.name, KeyTable.name, KeyTable.created)).all()
     return [_record(row) for row in rows]
@@ -106,13 +106,13 @@ def n_live_keys(database: Database, now: datetime) -> int:
 
 
 def has_keys(database: Database) -> bool:
-    """Whether a key was ever made, whatever has become of it."""
+    """Whether a key was ever created, also if it is revoked or expired now."""
     with database.reading() as connection:
         return connection.scalar(select(KeyTable.id).limit(1)) is not None
 
 
 def revoke_key(database: Database, name: str, now: datetime) -> KeyRecord:
-    """Make a key worthless for good; one that already is stays as it was. `name`: see `_resolve`."""
+    """Revoke a key for good; a revoked one stays as it was. `name`: as `_resolve` takes it."""
     with database.writing() as connection:
         key = _resolve(connection, name, now)
         connection.execute(
@@ -124,9 +124,9 @@ def revoke_key(database: Database, name: str, now: datetime) -> KeyRecord:
 
 
 def rotate_key(database: Database, name: str, now: datetime, until: datetime | None) -> str:
-    """Give a live key a new secret and return its new text; the old one stays good `until` then, None: not at all.
+    """Give a live key a new secret and return its new text; the old one stays valid `until` then, None: not at all.
 
-    Id, account, limits and usage stay. `name`: see `_resolve`.
+    Id, account, limits and usage stay. `name`: as `_resolve` takes it.
     """
     with database.writing() as connection:
         key = _resolve(connection, name, now)

@@ -1,8 +1,8 @@
 """The usage ledger in the database: rows are queued by requests and written by one thread, in batches.
 
-A row is on disk within a second of its request's end while the database answers. While it does not, rows wait in
-memory, up to a limit; those beyond it are dropped and counted in the log. A row is never written twice: each carries
-the process's own nonce and a number, so a batch whose commit may or may not have happened can be sent again.
+A row is on disk within a second of its request's end while the database works. While it does not, rows wait in memory,
+up to a limit; further ones are dropped and counted in the log. A row is never written twice: each has the process's own
+random id and a number, so a batch can be sent again if it is unknown whether its commit happened.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ LINGER_SECONDS = 0.5
 """How long a first row waits for others to be committed with it."""
 
 MAX_BATCH = 500
-"""Rows of one commit; so many are not waited for any longer."""
+"""Rows of one commit at most; when so many wait they are written at once."""
 
 MAX_WAITING = 100_000
 """Rows that wait in memory before new ones are dropped: some 60 MB, twice that where each has the longest `user`."""
@@ -33,7 +33,7 @@ RETRY_SECONDS = 1.0
 """Between attempts while the database is down."""
 
 CLOSING_SECONDS = 10.0
-"""How long `aclose` goes on trying a database that is down."""
+"""How long `aclose` tries to reach a database that is down."""
 
 MAX_USER = 512
 """Characters kept of a request's `user`."""
@@ -92,7 +92,7 @@ class StoredLedger(Ledger):
         self._report_dropped()
 
     def _next_batch(self) -> list[_Numbered]:
-        """The next rows to commit, once there are some and they have waited long enough; none when all is done."""
+        """The next rows to commit, once some have waited for `LINGER_SECONDS`; empty when closed and all is written."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing_until is not None)
             self._changed.wait_for(
@@ -102,7 +102,7 @@ class StoredLedger(Ledger):
             return [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
 
     def _store(self, batch: list[_Numbered]) -> None:
-        """Commit a batch, however long the database is down; give up only when closing takes too long."""
+        """Commit a batch, trying for as long as the database is down, except that closing has a time limit."""
         is_down = False
         while True:
             try:
@@ -116,7 +116,7 @@ class StoredLedger(Ledger):
                     self._drop(len(batch))
                     return
             except Exception as error:
-                # Whatever is wrong with a row, the thread must live on for the others.
+                # Of any kind: one row that cannot be stored must not end the thread.
                 self._store_one_by_one(batch, error)
                 return
             else:
@@ -125,7 +125,7 @@ class StoredLedger(Ledger):
                 return
 
     def _store_one_by_one(self, batch: list[_Numbered], error: Exception) -> None:
-        """The database refuses the batch: let that row alone go missing which it will not have."""
+        """The database refuses the batch: store the rows singly, so that only the bad one is lost."""
         if len(batch) > 1:
             for one in batch:
                 self._store([one])
@@ -133,7 +133,7 @@ class StoredLedger(Ledger):
         structlog.get_logger().error("a usage row was refused", request_id=batch[0][1].request_id, reason=str(error))
 
     def _may_try_again(self) -> bool:
-        """Wait a little, but not for longer than closing may take; whether there is still time."""
+        """Wait before the next attempt, within the time limit of closing; whether there is time for one."""
         with self._changed:
             if self._closing_until is None:
                 self._changed.wait_for(lambda: self._closing_until is not None, RETRY_SECONDS)
@@ -178,5 +178,5 @@ def _columns(row: UsageRow, writer: str, number: int) -> dict[str, Any]:
 
 
 def _storable(text: str) -> str:
-    """The text with what no database takes replaced: NUL, and halves of surrogate pairs."""
+    """The text without characters that databases refuse: NUL, and halves of surrogate pairs."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")

@@ -4,7 +4,7 @@ Owns the rules and their sentences; `limiter_requests.py` and `limiter_budget.py
 
     tokens used within the last minute + tokens reserved by running requests <= tokens a minute
 
-holds at all times. A refused request counts nowhere; one that was let in counts as a request whatever becomes of it.
+holds at all times. A refused request is not counted; one that was admitted counts as a request however it ends.
 """
 
 import math
@@ -39,9 +39,9 @@ class RateLimiter(Limiter):
             raise _never_fits(n_tokens, bounds.tokens)
         request, budget = await self._budgets.take(key, n_tokens, bounds)
         if request is None:
-            raise _no_room(budget, n_tokens, bounds)
+            raise _over_bounds(budget, n_tokens, bounds)
         try:
-            # Last, because this is what cannot be taken back.
+            # Last, because a request that was counted cannot be uncounted.
             requests = await self._add_request(key, limits.requests_per_minute)
         except BaseException:
             await self._budgets.settle(request, 0)
@@ -100,7 +100,7 @@ def _requests(sent: RequestWindow, limit: int) -> Allowance:
 
 
 def _tokens(budget: Budget, n_more: int, bounds: Bounds) -> Allowance | None:
-    """`n_more` are reserved beyond what `budget` knows. What is reserved is taken to be used now."""
+    """`n_more` are reserved in addition to `budget`. Reserved tokens are counted as if they were used now."""
     if bounds.tokens is None:
         return None
     n_reserved = budget.n_reserved + n_more
@@ -117,7 +117,7 @@ def _never_fits(n_tokens: int, limit: int) -> LimitExceeded:
     )
 
 
-def _no_room(budget: Budget, n_tokens: int, bounds: Bounds) -> LimitExceeded:
+def _over_bounds(budget: Budget, n_tokens: int, bounds: Bounds) -> LimitExceeded:
     if bounds.running is not None and budget.n_running >= bounds.running:
         return LimitExceeded(
             f"This API key may have {bounds.running} requests running at once, and {budget.n_running} are. Please try "
@@ -127,7 +127,7 @@ def _no_room(budget: Budget, n_tokens: int, bounds: Bounds) -> LimitExceeded:
         )
     assert bounds.tokens is not None
     wait = budget.seconds_until(bounds.tokens - budget.n_reserved - n_tokens)
-    # Where running requests alone leave no room, nobody knows when they end.
+    # If the running requests alone exceed the bounds, it is unknown when they end.
     seconds = 1 if wait is None else _whole(wait)
     return LimitExceeded(
         f"This API key may use {bounds.tokens} tokens a minute: {budget.n_used} are used, {budget.n_reserved} are "

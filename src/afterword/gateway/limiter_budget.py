@@ -93,7 +93,7 @@ class Budgets(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of the storage."""
+        """Close the storage."""
         ...
 
 

@@ -26,7 +26,7 @@ LEASE = 30.0
 
 RENEWALS_PER_LEASE = 3
 
-# A script runs alone in Redis, so between looking and taking nobody else can take.
+# A script runs atomically in Redis: no other process can take tokens between its check and its update.
 _TAKE = """
 local now, n_tokens = tonumber(ARGV[1]), tonumber(ARGV[2])
 local max_running, max_tokens = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -66,7 +66,7 @@ end
 
 UNBOUNDED = -1
 KEPT = 2 * WINDOW
-"""Seconds that Redis keeps the tokens of a key that is not used any more."""
+"""Seconds for which Redis keeps the tokens of a key that is no longer used."""
 
 log = structlog.get_logger("afterword.gateway")
 

@@ -35,11 +35,11 @@ class RequestWindows(Protocol):
     """The windows of all keys; `limit` is the key's own. On the event loop, which none of it blocks."""
 
     async def add(self, key: str, limit: int) -> tuple[bool, RequestWindow]:
-        """Count one request, and how it stands then; False, having counted nothing, if the window is full."""
+        """Count one request, and return the window after it; False, having counted nothing, if it is full."""
         ...
 
     async def look(self, key: str, limit: int) -> RequestWindow:
-        """How it stands."""
+        """The window now."""
         ...
 
 
@@ -47,7 +47,7 @@ class MemoryRequests(RequestWindows):
     """Windows of one process, in memory."""
 
     def __init__(self) -> None:
-        # The library's storage for coroutines goes through a thread for each key it holds; this one has only locks.
+        # The library's storage for coroutines starts a thread for each key; this one only takes locks.
         self._storage = MemoryStorage()
         self._limiter = MovingWindowRateLimiter(self._storage)
 
@@ -75,7 +75,7 @@ class RedisRequests(RequestWindows):
         item = RateLimitItemPerMinute(limit)
         if not await self._limiter.hit(item, key):
             return False, await self.look(key, limit)
-        # The newest is this one, so Redis need not be asked for it.
+        # The newest is this one, which saves a query.
         oldest, n = await self._storage.get_moving_window(item.key_for(key), limit, WINDOW)
         return True, _window(n, oldest, time.time())
 
@@ -83,7 +83,7 @@ class RedisRequests(RequestWindows):
     async def look(self, key: str, limit: int) -> RequestWindow:
         name = RateLimitItemPerMinute(limit).key_for(key)
         oldest, n = await self._storage.get_moving_window(name, limit, WINDOW)
-        # Of the one request that came last, the oldest is the newest of all.
+        # In a window of the last request alone, the oldest is the newest of all.
         newest, _ = (oldest, n) if n < 2 else await self._storage.get_moving_window(name, 1, WINDOW)
         return _window(n, oldest, newest)
 

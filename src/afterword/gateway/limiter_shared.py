@@ -1,7 +1,7 @@
-"""Limits that several processes share through Redis, and what happens while it cannot be reached.
+"""Limits that several processes share through Redis, and a fallback while it cannot be reached.
 
-Then each process counts for itself: a server that is up goes on answering, and no key gets more than its limits from
-any one process. The first failure and the return are logged; every request counted apart is in a counter.
+Then each process counts for itself: servers go on answering, and no key gets more than its limits from any one process.
+The first failure and the recovery are logged; requests that were counted by one process alone are in a counter.
 """
 
 import time
@@ -24,13 +24,13 @@ from afterword.gateway.limiter_requests import RedisRequests
 from afterword.gateway.unlimited import NO_RESERVATION
 
 UNREACHABLE = (RedisError, OSError)
-"""What redis-py raises while there is no Redis to talk to, and for answers that make no sense."""
+"""What redis-py raises while Redis cannot be reached, and for invalid answers."""
 
 TIMEOUT = 0.5
-"""Seconds that Redis has for an answer: a request waits for several."""
+"""Seconds that Redis has for an answer. A request needs several, one after the other."""
 
 PAUSE = 2.0
-"""Seconds after a failure in which nobody tries again, so that not every request waits for the timeout."""
+"""Seconds after a failure without another attempt, so that not every request waits for the time-out."""
 
 CONNECTIONS = 32
 
@@ -48,7 +48,7 @@ def redis_limiter(url: str, *, clock: Callable[[], float] = time.monotonic, leas
         timeout=TIMEOUT,
         socket_timeout=TIMEOUT,
         socket_connect_timeout=TIMEOUT,
-        # Once, because a connection that was left alone may have been closed.
+        # Once, because a connection that was idle may have been closed.
         retry=Retry(NoBackoff(), 1),
     )
     # The library has types for options of its own only; with a pool it ignores its URL.
@@ -73,7 +73,7 @@ class SharedLimiter(Limiter):
         self._alone = alone
         self._clock = clock
         self._not_before: float | None = None
-        """When to try again; None: the last try went well."""
+        """When to try again; None: the last attempt succeeded."""
 
     @override
     async def admit(self, grant: Grant, n_tokens: int) -> Reservation:
@@ -85,7 +85,7 @@ class SharedLimiter(Limiter):
             except UNREACHABLE as error:
                 self._failed(error)
             else:
-                self._went_well()
+                self._succeeded()
                 return _Shared(reservation, self._failed)
         self.n_alone += 1
         return await self._alone.admit(grant, n_tokens)
@@ -113,7 +113,7 @@ class SharedLimiter(Limiter):
             log.warning("limits are not shared: Redis cannot be reached, each process counts alone", error=str(error))
         self._not_before = self._clock() + PAUSE
 
-    def _went_well(self) -> None:
+    def _succeeded(self) -> None:
         if self._not_before is not None:
             log.warning("limits are shared again")
         self._not_before = None

@@ -1,6 +1,6 @@
-"""Brings a database to the newest shape of its tables.
+"""Runs the database migrations that are missing.
 
-Of several processes that start at once one does the work, and the others wait for it.
+Of several processes that start at once one runs them, and the others wait.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ def upgrade(connection: Connection) -> None:
     """Run the steps that are missing, inside the connection's transaction, which the caller commits.
 
     On SQLite that transaction must be one that writes from its beginning; it is the lock. Raises `ConfigurationError`
-    if the database has seen a newer version of the program.
+    if the database was migrated by a newer version of the program.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
@@ -44,7 +44,7 @@ def upgrade(connection: Connection) -> None:
 
 def _config(connection: Connection) -> Config:
     config = Config()
-    # Percent signs stand for something in alembic's configuration.
+    # Alembic's configuration interpolates percent signs.
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes.update(connection=connection, version_table=VERSION_TABLE)

@@ -1,4 +1,4 @@
-"""Names that people give to accounts and keys, and names of models that keys are held to. Knows no storage."""
+"""Rules for names of accounts and keys, and of models that keys are limited to. Knows no storage."""
 
 import difflib
 import re
@@ -10,18 +10,18 @@ MAX_NAME = 64
 """Characters in the name of an account or a key."""
 
 ACCOUNT_PREFIX = "acct_"
-"""How the ids of accounts begin, and their names must not: wherever one may stand the other may too."""
+"""How ids of accounts begin and their names must not: wherever a name is accepted an id is too."""
 
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@-]{{0,{MAX_NAME - 1}}}")
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f]")
 
 
 class BadName(AfterwordError):
-    """Something is called what it must not be called."""
+    """A name that is not allowed, or taken."""
 
 
 class NoSuchName(AfterwordError):
-    """Nothing is called that, or more than one thing is."""
+    """Nothing has that name, or several things have."""
 
 
 def check_name(name: str, what: str) -> str:
@@ -47,7 +47,7 @@ def check_model(name: str) -> str:
 
 
 def unknown(kind: str, name: str, known: Iterable[str], otherwise: str) -> NoSuchName:
-    """The error for a name that nothing has: with names that are nearly the same, else with what to do."""
+    """The error for an unknown name, with similar names if there are any, else with what to do."""
     close = difflib.get_close_matches(name, list(known), n=3)
     hint = f" Did you mean {' or '.join(close)}?" if close else f" {otherwise}"
     return NoSuchName(f"There is no {kind} {name!r}.{hint}")

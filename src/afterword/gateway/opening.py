@@ -1,7 +1,7 @@
-"""Which gateway a server has: from the configuration to keys, limiter and ledger.
+"""Makes the gateway of a configuration: keys, limiter and ledger.
 
-What needs a database or Redis, or the libraries for limits, is imported only where it is configured: they take half a
-second to load each.
+Modules that need a database, Redis or the libraries for limits are imported only if those are configured: each takes
+half a second to load.
 """
 
 import ipaddress
@@ -13,11 +13,11 @@ from afterword.gateway.static import NoLedger, OpenKeys, SingleKey
 from afterword.gateway.unlimited import Unlimited
 
 OPEN = Gateway(OpenKeys(), Unlimited(), NoLedger())
-"""Lets everybody do everything and keeps nothing."""
+"""Needs no key, limits nothing and stores nothing."""
 
 
 def single_key_gateway(key: str) -> Gateway:
-    """Everything for who has the one `key`; nothing is limited or kept."""
+    """One `key` that may do everything; limits nothing and stores nothing."""
     return Gateway(SingleKey(key), Unlimited(), NoLedger())
 
 
@@ -35,7 +35,7 @@ def check_gateway(config: Config) -> None:
 
 
 def open_gateway(config: Config) -> Gateway:
-    """Who may use the server, as the configuration and the database say. Raises `ConfigurationError`."""
+    """The gateway of the configuration, with the database if there is one. Raises `ConfigurationError`."""
     api_key, where = config.server.api_key, config.gateway.database
     if where is None:
         return OPEN if api_key is None else single_key_gateway(api_key)
@@ -47,7 +47,7 @@ def open_gateway(config: Config) -> Gateway:
 
 
 def open_limiter(redis: str | None) -> Limiter:
-    """The limiter for keys that may have limits: shared through the Redis at that URL, None: this process alone."""
+    """The limiter for keys that may have limits: shared through the Redis at that URL, None: for this process alone."""
     if redis is None:
         from afterword.gateway.limiter import memory_limiter
 
@@ -60,7 +60,7 @@ def open_limiter(redis: str | None) -> Limiter:
 def check_exposure(server: ServerConfig, n_keys: int) -> None:
     """Refuse to serve other machines without a key (docs/rules.md#open-on-loopback).
 
-    `n_keys` counts the keys in the database that are good at this moment. Raises `ConfigurationError`.
+    `n_keys` counts the keys in the database that are valid now. Raises `ConfigurationError`.
     """
     if server.api_key is None and n_keys == 0 and not is_loopback(server.host):
         raise ConfigurationError(

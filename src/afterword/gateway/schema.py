@@ -1,6 +1,6 @@
-"""The tables: accounts, keys and usage. Migrations make them, and a test holds the two together.
+"""The tables: accounts, keys and usage. Migrations create them; a test compares the two.
 
-What is here runs on SQLite and PostgreSQL alike; where they differ, this file knows how.
+Everything works on SQLite and PostgreSQL; what differs between them is in this file.
 """
 
 from datetime import UTC, date, datetime
@@ -22,18 +22,18 @@ NAMING = {
     "fk": "fk_%(table_name)s_%(column_0_name)s",
     "pk": "pk_%(table_name)s",
 }
-"""Names of constraints, so that migrations can speak of them on every database."""
+"""Names of constraints, so that migrations can refer to them on every database."""
 
 
 class UtcTime(TypeDecorator[datetime]):
-    """A moment, aware and in UTC on this side whatever the database keeps: SQLite knows no zones."""
+    """A time, aware and in UTC in Python; stored without a zone on SQLite, which has none."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     @override
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """On the way in."""
+        """From Python to the database."""
         if value is None:
             return None
         assert value.tzinfo is not None
@@ -42,7 +42,7 @@ class UtcTime(TypeDecorator[datetime]):
 
     @override
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """On the way out."""
+        """From the database to Python."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if dialect.name == "sqlite" else value.astimezone(UTC)
@@ -66,13 +66,13 @@ def _postgresql_day(element: utc_day, compiler: Any, **options: Any) -> str:
 
 
 class Base(DeclarativeBase):
-    """Where the tables are gathered."""
+    """The base of all tables."""
 
     metadata = MetaData(naming_convention=NAMING)
 
 
 class AccountTable(Base):
-    """Somebody whose usage is counted together."""
+    """An account, whose keys' usage is summed."""
 
     __tablename__ = "accounts"
 
@@ -109,13 +109,13 @@ class KeyTable(Base):
 class UsageTable(Base):
     """One completion request that has ended (docs/rules.md#usage-rows).
 
-    Keys and accounts are named without foreign keys: a row must be writable whatever has become of them.
+    Without foreign keys to keys and accounts: a row must be writable even if they were removed.
     """
 
     __tablename__ = "usage"
 
     writer: Mapped[str] = mapped_column(String(16), primary_key=True)
-    """Drawn by each server process, so that with `number` a row written twice is known for one."""
+    """Random id of the server process: with `number` it identifies a row, which so is not stored twice."""
     number: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     time: Mapped[datetime] = mapped_column(UtcTime, index=True)
     request_id: Mapped[str] = mapped_column(String(128))
@@ -133,7 +133,7 @@ class UsageTable(Base):
 
 
 def insert_new(table: type[Base], dialect: str) -> sqlite.Insert | postgresql.Insert:
-    """An insert that passes over rows whose unique columns are taken."""
+    """An insert that skips rows whose unique columns exist already."""
     if dialect == "sqlite":
         return sqlite.insert(table).on_conflict_do_nothing()
     return postgresql.insert(table).on_conflict_do_nothing()

@@ -1,6 +1,6 @@
 """The gateway without a database: a server that is open or has one key, and keeps no ledger.
 
-Neither knows accounts: whichever one a client names, nobody is charged.
+Neither has accounts: whichever one a client names, nothing is charged.
 """
 
 import hmac
@@ -13,7 +13,7 @@ from afterword.gateway.base import Keys, Ledger, UsageRow
 from afterword.gateway.grant import Grant
 
 EVERYTHING = Grant(key_id=None, account_id=None)
-"""What anybody may do on an open server, and the holder of its one key on another."""
+"""The grant of every request to an open server, and of requests with the one key to another."""
 
 NO_KEY = (
     "This server asks for an API key. Send it as 'Authorization: Bearer KEY', as an 'api-key' or 'x-api-key' header, "
@@ -50,7 +50,8 @@ class SingleKey(Keys):
 
     def matches(self, offered: Sequence[bytes]) -> bool:
         """Whether one of the `offered` keys is this one."""
-        # Every key is compared, on bytes: the time tells nothing, and characters outside ASCII are no error.
+        # All keys are compared, so that the time does not depend on which is right; as bytes, so that characters
+        # outside ASCII are no error.
         right = [hmac.compare_digest(key, self._key) for key in offered]
         return any(right)
 

@@ -1,7 +1,7 @@
-"""Whose key it is, by the database: without blocking the event loop, and without asking the database every time.
+"""Keys of the database, looked up without blocking the event loop and cached for a second.
 
-What is known of a key is asked for again after a second, so that one that was revoked elsewhere is refused within two.
-While the database is down, what was last known of a key goes on holding: nobody can revoke anything then.
+So a key that another process has revoked is refused within two seconds. While the database is down cached keys stay
+valid: no key can be revoked then.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ from afterword.gateway.static import EVERYTHING, NO_KEY, WRONG_KEY, SingleKey
 N_THREADS = 2
 
 MAX_OFFERED = 4
-"""Keys that one request may carry: each costs a look-up, and no client sends more than one or two."""
+"""Keys in one request at most: each costs a look-up, and no client sends more than one or two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The time, twice; tests set it."""
+    """Both clocks that are used here, so that tests can set them."""
 
     monotonic: Callable[[], float] = time.monotonic
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -45,7 +45,7 @@ class StoredKeys(Keys):
     def __init__(
         self, database: Database, *, static: SingleKey | None, open_until_first_key: bool, clock: Clock | None = None
     ) -> None:
-        """`open_until_first_key`: while no key was ever made, everybody may do everything."""
+        """`open_until_first_key`: no key is needed until the first one was created."""
         self._database = database
         self._static = static
         self._may_be_open = static is None and open_until_first_key
@@ -63,7 +63,7 @@ class StoredKeys(Keys):
             return await self._for_everything(account)
         if self._may_be_open and not await self._any_key.get(""):
             return EVERYTHING
-        # Once closed it stays closed, even if somebody should empty the table.
+        # Once a key was needed it stays needed, even if the table is emptied.
         self._may_be_open = False
         if not offered:
             raise NotAuthenticated(NO_KEY)
@@ -79,7 +79,7 @@ class StoredKeys(Keys):
         self._database.close()
 
     async def _for_everything(self, account: str | None) -> Grant:
-        """The static key's holder runs the server, and may charge whom they like."""
+        """The grant of the static key, which is the operator's and may charge any account."""
         if account is None:
             return EVERYTHING
         charged = await self._accounts.get(account)
@@ -88,11 +88,12 @@ class StoredKeys(Keys):
         return replace(EVERYTHING, account_id=charged.account_id)
 
     async def _check(self, key: bytes) -> KeyRecord | None:
-        """The live record that `key` is right for."""
+        """The record of `key`, if the key is right and live."""
         key_id = id_of(key)
         record = None if key_id is None else await self._keys.get(key_id)
         now = self._clock.now()
         if record is None:
+            # So that an unknown id takes as long as a wrong secret.
             matches(key, None, None)
             return None
         has_previous = record.previous_until is not None and now < record.previous_until
@@ -100,7 +101,7 @@ class StoredKeys(Keys):
         return record if is_right and record.state(now) == "live" else None
 
     def _note_use(self, record: KeyRecord) -> None:
-        """Write down that the key was used today, if that is news."""
+        """Store that the key was used today, once a day."""
         today = self._clock.now().date()
         if record.last_used is not None and record.last_used >= today:
             return

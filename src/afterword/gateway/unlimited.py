@@ -1,4 +1,4 @@
-"""The limiter of a server that limits nobody."""
+"""The limiter of a server without limits."""
 
 from typing_extensions import override
 

@@ -1,4 +1,4 @@
-"""What was used: the ledger added up, and old rows of it removed. Everything here blocks."""
+"""Sums over the ledger, and removal of old rows. Everything here blocks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ FAILED_FROM = 400
 
 @dataclass(frozen=True, slots=True)
 class UsageSum:
-    """What some requests used together."""
+    """The usage of some requests together."""
 
     group: dict[str, str | None]
-    """What they have in common: a column for each dimension asked for, two for a key. None: there was none."""
+    """What they have in common: a column for each dimension, two for a key. None: there was none."""
     requests: int
     failed: int
-    """Of those: refused, broken or left by the client."""
+    """Of those: refused, failed or cancelled by the client."""
     prompt_tokens: int
     cached_tokens: int
     """Of the prompt tokens."""
@@ -71,7 +71,7 @@ def _columns(dimension: Dimension) -> dict[str, ColumnElement[Any]]:
         case "key":
             return {"key": UsageTable.key_id.expression, "key_name": KeyTable.name.expression}
         case "account":
-            # An account is known by its name; its id where the row is all there is left of it.
+            # By its name, or by its id if the account was removed.
             return {"account": func.coalesce(AccountTable.name, UsageTable.account_id)}
         case "user":
             return {"user": UsageTable.user.expression}

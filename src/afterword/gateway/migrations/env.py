@@ -1,4 +1,4 @@
-"""What alembic runs around the steps: on a connection that the caller has opened, inside the caller's transaction."""
+"""Alembic's environment: runs the migrations on the caller's connection, inside the caller's transaction."""
 
 from alembic import context
 

@@ -1,1 +1,1 @@
-"""The steps, each after the one before."""
+"""The migrations, each after the one before."""
