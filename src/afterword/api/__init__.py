@@ -1,7 +1,6 @@
 """HTTP: routes, bodies, event streams, headers. The only importer of the web framework; knows no model library.
 
-`app.py` puts it together and is the place to begin. Around every route lie `exchange.py` (what is recorded of a
-request), `errors.py` (what a failure looks like) and `auth.py` (whose request it is). `completions.py` is the route
-that all is there for: `intake.py` leads in, `dialect.py` says what depends on the route, `render.py` and `sse.py` lead
-out.
+Begin with `app.py`, which puts it together. Every route is wrapped by `exchange.py` (what is recorded of a request),
+`errors.py` (error bodies) and `auth.py` (API keys). `completions.py` has the main route: `intake.py` reads its bodies,
+`dialect.py` has what depends on the route, `render.py` and `sse.py` write its answers.
 """

@@ -1,4 +1,4 @@
-"""Puts the application together: routes, layers around them, and the end of the engines' lives."""
+"""Puts the application together: routes, middleware, shutdown."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ from afterword.metrics import Metrics, RequestMetrics
 from afterword.models import Registry
 
 METHODS = ("GET", "POST", "HEAD")
-"""All that any route takes."""
+"""The methods that routes have."""
 
 EXPOSED_HEADERS = (
     "x-request-id",
@@ -53,7 +53,7 @@ def create_app(
     content_filter: ContentFilter | None = None,
     metrics: RequestMetrics | None = None,
 ) -> FastAPI:
-    """The application over `registry`, for the clients that `gateway` lets in. No state outside the app.
+    """The application that serves `registry` to the clients that `gateway` admits. No state outside the app.
 
     It closes the engines and the gateway when it shuts down. `content_filter`: what `load_filter` makes of the
     server's own. `metrics`: where requests are counted, None: its own.
@@ -91,7 +91,7 @@ def _add_layers(app: FastAPI, cors_origins: tuple[str, ...]) -> None:
             allow_methods=(*METHODS, "OPTIONS"),
             allow_headers=("*",),
             expose_headers=EXPOSED_HEADERS,
-            # Pages on the public web ask for this when the server is on the reader's own machine.
+            # Browsers require this for pages on the public web that call a server on the user's own machine.
             allow_private_network=True,
         )
     app.add_middleware(ExchangeMiddleware, metrics=serve.metrics, gateway=serve.gateway, exchanges=serve.exchanges)
@@ -99,7 +99,7 @@ def _add_layers(app: FastAPI, cors_origins: tuple[str, ...]) -> None:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Close everything from the engines outwards, so that what they end is still counted and written down."""
+    """Close the engines first, then what records their requests, so that those they end are still recorded."""
     serve = serving_of(app)
     engines = {id(served.engine): served.engine for served in serve.registry.all()}
     async with AsyncExitStack() as last_first:
@@ -130,7 +130,7 @@ def _allowed_methods(request: Request) -> list[str]:
 
 
 class SlashMiddleware:
-    """Lets every route be written with a slash at its end, without the redirect that loses bodies and keys."""
+    """Accepts a slash at the end of every route, without the redirect that loses bodies and keys."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -138,6 +138,6 @@ class SlashMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Cut the slash off the path."""
         if scope["type"] == "http":
-            # Changed in place, not in a copy: the layers outside read the chosen route from the same scope.
+            # Changed in place, not in a copy: the outer middleware reads the chosen route from the same scope.
             scope["path"] = scope["path"].rstrip("/") or "/"
         await self._app(scope, receive, send)

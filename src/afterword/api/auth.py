@@ -1,4 +1,4 @@
-"""Whose request this is: where clients put keys, and the grant that a good one brings. Knows no storage."""
+"""API keys in requests: where clients put them, and the grant of a valid one. Knows no storage."""
 
 import base64
 import binascii
@@ -14,7 +14,7 @@ from afterword.gateway.grant import Grant
 from afterword.models import Registry, ServedModel
 
 OPEN_PATHS = frozenset({"/", "/health", "/ready"})
-"""Answered without a key: probes have none, and the page at the root asks its reader for one."""
+"""Answered without a key: probes have none, and the page at the root asks its user for one."""
 
 OPEN_PREFIXES = ("/playground/",)
 """Where the files of that page are."""
@@ -23,14 +23,14 @@ ACCOUNT_HEADER = b"x-selected-account-id"
 
 
 class KeyMiddleware:
-    """Puts the grant on the request's exchange. Raises what `Keys.find` does; CORS preflights never come this far."""
+    """Puts the grant on the request's exchange. Raises what `Keys.find` does; CORS preflights are answered before."""
 
     def __init__(self, app: ASGIApp, keys: Keys) -> None:
         self._app = app
         self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Find the grant, then pass on."""
+        """Find the grant, then call the application."""
         if scope["type"] == "http" and not _is_open(scope["path"]):
             headers = scope["headers"]
             grant = await self._keys.find(tuple(offered_keys(headers)), selected_account(headers))
@@ -70,7 +70,7 @@ def grant_of(scope: Scope) -> Grant:
 def offered_keys(headers: list[tuple[bytes, bytes]]) -> Iterator[bytes]:
     """Every key in raw ASGI headers, from any of its places (docs/rules.md#key-places); empty ones are none.
 
-    Of several `Authorization` headers none counts: a proxy in front may have looked at another one than we would.
+    Of several `Authorization` headers none counts: a proxy in front may have checked another one than we would.
     """
     names = [name for name, _ in headers]
     for name, value in headers:
@@ -87,7 +87,8 @@ def offered_keys(headers: list[tuple[bytes, bytes]]) -> Iterator[bytes]:
 
 
 def selected_account(headers: list[tuple[bytes, bytes]]) -> str | None:
-    """The account that a client wants charged, None if it names none. Of several the first: the key decides anyway."""
+    """The account that a client wants charged, None if it names none. Of several headers the first: the key must allow
+    it in any case."""
     for name, value in headers:
         if name == ACCOUNT_HEADER:
             account = value.strip().decode("utf-8", "replace")

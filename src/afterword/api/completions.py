@@ -1,6 +1,6 @@
 """The completions routes: three calls (parse, resolve, run), then the answer, streamed or plain.
 
-Both answers are made of the same deltas. Knows no field of the request beyond what it must route by.
+Both answers are made of the same deltas. Knows only those fields of a request that decide its route.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -41,7 +41,7 @@ router = APIRouter(tags=["completions"])
 
 @dataclass(frozen=True, slots=True)
 class CompletionTask:
-    """One understood request on its way to an answer."""
+    """One valid request, and what its answer is made with."""
 
     dialect: Dialect
     completion: Completion
@@ -100,9 +100,9 @@ def _understand(raw: bytes, override: dict[str, Any], server: ServerConfig) -> C
 
 @asynccontextmanager
 async def _deltas(task: CompletionTask) -> AsyncIterator[AsyncGenerator[Delta, None]]:
-    """Submit the work on entering, give its deltas, cancel what is left of it on leaving.
+    """Submit the request on entering, yield its deltas, cancel what still runs on leaving.
 
-    What was generated for a reader who did not wait for it counts as used.
+    Events that the reader did not wait for are counted.
     """
     with ExitStack() as after:
         async with (
@@ -120,7 +120,7 @@ def _count_unread(task: CompletionTask, running: CompletionEvents) -> None:
 
 
 def _screened(task: CompletionTask, running: CompletionEvents) -> AsyncIterator[tuple[int, Event]]:
-    """The events as the operator's content filter lets them pass."""
+    """The events after the operator's content filter."""
     content_filter = task.serve.content_filter
     if content_filter is None:
         return running
@@ -134,7 +134,7 @@ def _screened(task: CompletionTask, running: CompletionEvents) -> AsyncIterator[
 
 async def _fold(task: CompletionTask, events: AsyncIterator[tuple[int, Event]]) -> AsyncGenerator[Delta, None]:
     async for prompt_index, event in events:
-        task.exchange.saw(event)
+        task.exchange.note_event(event)
         for delta in task.assembler.fold(prompt_index, event):
             if delta.finish_reason is not None:
                 task.exchange.finish_reasons.append(delta.finish_reason)

@@ -1,7 +1,7 @@
-"""How many connections a server holds, for how long and with what: the limits, and who goes when there are too many.
+"""Limits on connections: how many, and for how long; which one is closed when there are too many.
 
-A connection without a request under way is idle: it has sent nothing, not all of a head, or waits to be used again.
-Knows neither bytes nor requests. On the event loop.
+A connection without a request under way is idle: it has sent nothing, or part of a head, or is kept alive. Knows
+neither bytes nor requests. On the event loop.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ import structlog
 log = structlog.get_logger("afterword.http")
 
 LOG_SECONDS = 10.0
-"""Connections that are closed are told together, in one line for so long."""
+"""Seconds for which closed connections are logged together, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What connections may take. Times are in seconds."""
+    """The limits. Times are in seconds."""
 
     most: int
     """Connections at once, at least 1."""
@@ -30,10 +30,10 @@ class ConnectionLimits:
 
 
 class Connection(Protocol):
-    """What is known of a connection here."""
+    """A connection, as far as it is known here."""
 
     def drop(self) -> None:
-        """Close it at once: nobody waits for an answer."""
+        """Close it at once: no request is under way."""
         ...
 
 
@@ -51,7 +51,7 @@ class Connections:
         """A line was written a moment ago."""
 
     def opened(self, newcomer: Connection) -> bool:
-        """One more, idle. The one that is idle for longest goes if there are too many; False if there is none.
+        """Add an idle connection. If there are too many, the one idle for longest is closed; False if none is idle.
 
         `closed` must follow in any case.
         """
@@ -59,16 +59,16 @@ class Connections:
         if self._n_open > self.limits.most:
             oldest = next(iter(self._idle), None)
             if oldest is None:
-                self.tell("refused, because all others have a request under way")
+                self.log_closed("refused, because all others have a request under way")
                 return False
-            self.tell("idle for longest, made room for another")
+            self.log_closed("idle for longest, closed for a new one")
             del self._idle[oldest]
             oldest.drop()
         self._idle[newcomer] = None
         return True
 
     def closed(self, connection: Connection) -> None:
-        """It is gone."""
+        """It is closed."""
         self._n_open -= 1
         self._idle.pop(connection, None)
 
@@ -77,11 +77,11 @@ class Connections:
         self._idle.pop(connection, None)
 
     def idle(self, connection: Connection) -> None:
-        """None is any more."""
+        """No request is under way on it any more."""
         self._idle[connection] = None
 
-    def tell(self, reason: str) -> None:
-        """Have it logged that a connection is closed for that reason, at once or together with others."""
+    def log_closed(self, reason: str) -> None:
+        """Log that a connection is closed for that reason, at once or together with others."""
         self._closed[reason] += 1
         if not self._quiet:
             self._write()

@@ -1,6 +1,6 @@
-"""What the dialects of the endpoint do differently (docs/rules.md#dialects), as values that the routes choose.
+"""The differences between the dialects of the endpoint (docs/rules.md#dialects), as values that the routes choose.
 
-Everything else about a request, its answer and its errors is the same in all of them. Knows no route.
+All else about a request, its answer and its errors is the same. Knows no route.
 """
 
 from collections.abc import Callable
@@ -18,9 +18,9 @@ class Dialect:
     find: Callable[[Registry, str | None], ServedModel]
     """The model a client means; None or a blank name is the default. Raises `ModelNotFound`."""
     name_of: Callable[[ServedModel], str]
-    """What answers call a model."""
+    """The name of a model in answers."""
     end: bytes
-    """The last event of a stream that went well."""
+    """The last event of a successful stream."""
 
 
 OPENAI = Dialect(find=Registry.get, name_of=attrgetter("name"), end=frame(b"[DONE]"))

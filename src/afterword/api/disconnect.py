@@ -1,4 +1,4 @@
-"""Noticing that the client has left while its request is being worked on. Knows nothing of what the work is."""
+"""Cancels the work on a request when its client disconnects. Does not know the work."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -10,13 +10,13 @@ T = TypeVar("T")
 
 
 class ClientLeft(Exception):
-    """The connection is gone; nobody reads an answer any more."""
+    """The client has disconnected: nothing can be answered."""
 
 
 async def unless_client_leaves(work: Coroutine[None, None, T], receive: Receive) -> T:
-    """The result of `work`. Raises `ClientLeft`, with `work` cancelled and finished, if the client goes first.
+    """The result of `work`. Raises `ClientLeft`, with `work` cancelled and finished, if the client disconnects first.
 
-    The request's body must have been read: from then on `receive` only ever tells of the end of the connection.
+    The request's body must have been read: after that `receive` only reports the end of the connection.
     """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_disconnected(receive))

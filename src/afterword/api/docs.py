@@ -63,7 +63,7 @@ def _field(name: str, schema: dict[str, Any]) -> list[str]:
 
 
 def kinds(schema: dict[str, Any]) -> str:
-    """What values a schema lets through, in words; null goes without saying."""
+    """The values that a schema allows, in words; null is not mentioned."""
     alternatives = schema.get("anyOf", schema.get("oneOf"))
     if alternatives is not None:
         return ", ".join(kind for one in alternatives if (kind := kinds(one)) != "null")

@@ -28,11 +28,11 @@ INVALID = "invalid_request_error"
 SERVER = "server_error"
 
 REPORTED = frozenset({500, 502, 504})
-"""Statuses whose cause only the log tells."""
+"""Statuses whose cause is only in the log."""
 
 
 class Refused(Exception):
-    """A failure that only HTTP knows: the body's size, its encoding. The message is fit for the client."""
+    """A failure of HTTP itself: the body's size, its encoding. The message is meant for the client."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -40,12 +40,12 @@ class Refused(Exception):
 
 
 _UNREAD = (("connection", "close"),)
-"""Goes with an answer to a body that was not read to its end: what still comes must not be taken for a request."""
+"""Sent when a body was not read to its end: the rest of it must not be parsed as the next request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What the client is told about an error."""
+    """An error as the client sees it."""
 
     status: int
     message: str
@@ -66,7 +66,7 @@ class Failure:
 
 
 def describe(error: Exception, scope: Scope) -> Failure:
-    """The failure that `error` is to the client; anything not meant for it becomes a bare 500.
+    """The failure that the client gets for `error`; anything not meant for clients becomes a 500 without details.
 
     docs/rules.md#causes-stay
     """
@@ -93,14 +93,14 @@ def describe(error: Exception, scope: Scope) -> Failure:
 
 
 def _when(error: LimitExceeded) -> tuple[tuple[str, str], ...]:
-    """When to come back. The official SDKs repeat a 429 by themselves unless they are told not to."""
+    """When to retry. The official SDKs retry a 429 by themselves unless `x-should-retry` is false."""
     if error.retry_after is None:
         return (("x-should-retry", "false"),)
     return (("retry-after", str(error.retry_after)),)
 
 
 def _of_servers(error: Overloaded | UpstreamFailed) -> Failure:
-    """What is no mistake of the client's and no secret: this server is full, or the one behind it does not answer."""
+    """Errors that are not the client's and may be explained: this server is full, or an upstream does not answer."""
     match error:
         case Overloaded():
             later = (("retry-after", str(error.retry_after)),)
@@ -122,7 +122,7 @@ def _of_routing(error: HTTPException, scope: Scope) -> Failure:
 
 
 def report(error: Exception, request_id: str) -> None:
-    """Log the cause of a failure of ours or of an upstream's under the request's id; the client learns none of it."""
+    """Log the cause of a failure of ours or of an upstream's under the request's id; it is not in the answer."""
     log = structlog.get_logger("afterword.api")
     if isinstance(error, UpstreamFailed):
         log.error("upstream failed", request_id=request_id, detail=error.detail)
@@ -131,17 +131,17 @@ def report(error: Exception, request_id: str) -> None:
 
 
 class FailureMiddleware:
-    """Answers every exception that leaves the application; nothing passes it but cancellation.
+    """Answers every exception of the application except cancellation.
 
-    The outermost layer but for CORS and the request's bookkeeping, so errors carry those headers too. An exception
-    after the answer has begun can only be logged: the server then cuts the connection.
+    Only CORS and `ExchangeMiddleware` are outside it, so errors have their headers too. After the answer has begun an
+    exception can only be logged and raised: the server then closes the connection.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, and answer what comes back raised."""
+        """Call the application and answer its exceptions."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

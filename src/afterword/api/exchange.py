@@ -1,6 +1,6 @@
 """One HTTP request from arrival to end: its id, its headers, its log line, its counts, its row in the ledger.
 
-Wraps everything else, so that errors, preflights and clients that leave are recorded too. Knows no route.
+The outermost middleware, so that errors, preflights and disconnects are recorded too. Knows no route.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ from afterword.logs import CompletionRecord, RequestRecord, log_request
 from afterword.metrics import RequestMetrics
 
 CLIENT_LEFT_STATUS = 499
-"""Recorded when the client goes before there is a status; never sent."""
+"""Recorded when the client disconnects before there is a status; never sent."""
 
 QUIET_ROUTES = frozenset({"/health", "/ready", "/metrics", "/playground/{version}/{name}"})
-"""Asked every few seconds by machines, or thirty at a time by a browser: counted, not logged."""
+"""Requested every few seconds by probes, or thirty at a time by a browser: counted, not logged."""
 
 NOTHING_USED = Usage(prompt_tokens=0, completion_tokens=0, cached_tokens=0)
 
@@ -43,36 +43,36 @@ class Exchange:
     status: int | None = None
     left: bool = False
     grant: Grant | None = None
-    """None until a good key has been seen, and where none is needed."""
+    """None until a valid key was found, and where none is needed."""
     reservation: Reservation | None = None
-    """Set once the request has been let in."""
+    """Set once the request was admitted."""
     completion: Completion | None = None
     assembler: Assembler | None = None
     full_name: str = ""
     """The model's; set with `completion`."""
     submitted: bool = False
-    """An engine has taken all of it on."""
+    """The engine has accepted all prompts."""
     finish_reasons: list[str] = field(default_factory=list)
     first_token: float | None = None
     """`time.perf_counter()` when the first token of any choice came."""
 
     def begin(self, completion: Completion, assembler: Assembler, full_name: str) -> None:
-        """Remember what is being answered, by which model; the counts are read when the request ends."""
+        """Note what is being answered, by which model; the counts are read when the request ends."""
         self.completion = completion
         self.assembler = assembler
         self.full_name = full_name
 
-    def saw(self, event: Event) -> None:
+    def note_event(self, event: Event) -> None:
         """Notice the first token."""
         if self.first_token is None and isinstance(event, Chunk):
             self.first_token = time.perf_counter()
 
     def usage(self) -> Usage:
-        """Tokens used by now: those that were generated count, whoever still reads them."""
+        """Tokens used so far: all that were generated, whether or not the client has read them."""
         return self.assembler.usage() if self.submitted and self.assembler is not None else NOTHING_USED
 
     def record(self) -> CompletionRecord | None:
-        """What is known of the completion by now, None if none was understood."""
+        """The completion's record so far, None if the request was not a valid one."""
         if self.completion is None:
             return None
         usage = self.usage()
@@ -132,7 +132,7 @@ class ExchangeMiddleware:
         self._exchanges = exchanges
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on between opening and recording."""
+        """Call the application between opening and recording."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -212,7 +212,7 @@ def request_id(headers: Headers) -> str:
 
 
 def route_label(scope: Scope) -> str:
-    """The template of the route that took the request, `unmatched` if none did; never a path a client made up."""
+    """The template of the request's route, or `unmatched`: never a path that a client made up."""
     return getattr(scope.get("route"), "path", "unmatched")
 
 

@@ -1,6 +1,6 @@
 """From the bytes of a request's body to one JSON object: encodings, sizes, syntax. Knows no field of it.
 
-A body is kept as it was sent until it is whole, and inflated then: one that never ends costs no more than was sent.
+A body is inflated only when all of it has come: one that never ends costs no more memory than was sent.
 """
 
 import asyncio
@@ -33,24 +33,24 @@ _GZIP = 16 + zlib.MAX_WBITS
 _GZIP_PIECE = 64 * 1024
 
 IDLE_SECONDS = 30.0
-"""How long a body may stop coming before it counts as never coming."""
+"""Longest pause within a body."""
 
 SLOWEST = 500
-"""Bytes a second that must come in the long run, beside one such pause: a body that trickles holds its connection."""
+"""Bytes a second at least, on average and besides one such pause: a slow body keeps its connection occupied."""
 
 UNCOUNTED = 64 * 1024
-"""Bytes of each body that are not counted with those of all bodies: so large ones keep no small one out."""
+"""Bytes of each body that do not count towards the limit on all bodies, so that large ones cannot block small ones."""
 
 MOST_INFLATED = 1032
 """Times its size that a gzip body can become."""
 
 
 MOST_MEMBERS = 1024
-"""Of a gzip file. What follows a member is copied, so members cost more than their size."""
+"""Members of a gzip file. The data after each is copied, so members cost more than their size."""
 
 
 class Intake:
-    """Takes bodies in, within what each of them and all of them together may have. One for each application."""
+    """Reads bodies, with a limit for each and one for all together. One for each application."""
 
     def __init__(self, max_bytes: int, max_bytes_together: int) -> None:
         """`max_bytes`: of a body, as sent and inflated. `max_bytes_together`: of all that are held at once."""
@@ -62,7 +62,7 @@ class Intake:
 
     @asynccontextmanager
     async def body(self, request: Request) -> AsyncIterator[bytes]:
-        """The body as it was before it was compressed; what it takes counts until the context is left.
+        """The inflated body; its bytes count towards the limit until the context is left.
 
         Raises `Refused` (408 if it stops coming or trickles, 413 over `max_bytes`, 415 for other encodings than gzip),
         `Overloaded` if all bodies together are too large, `InvalidRequest` for broken gzip, `ClientLeft`.
@@ -92,7 +92,7 @@ class Intake:
         return await self._inflate(body, share) if is_gzip else bytes(body)
 
     async def _inflate(self, body: bytearray, share: "_Share") -> bytes:
-        # One at a time: each is counted as the most it can become, and most of them become far less.
+        # One at a time: meanwhile each counts as the most that it can inflate to, and most inflate to far less.
         async with self._inflating:
             if not share.resize(len(body) + min(self._max_bytes + 1, len(body) * MOST_INFLATED)):
                 raise _all_too_large()
@@ -107,14 +107,14 @@ class Intake:
 
 
 class _Share:
-    """What one body takes of the bytes of all."""
+    """The bytes of one body that count towards the limit on all."""
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
         self._n_counted = 0
 
     def resize(self, n_bytes: int) -> bool:
-        """Hold so many bytes from now on; False, and nothing changed, if that is too much for all together."""
+        """Count so many bytes from now on; False, and nothing changed, if that exceeds the limit on all."""
         n_more = max(0, n_bytes - UNCOUNTED) - self._n_counted
         if n_more > 0 and not self._intake.fits(n_more):
             return False
@@ -217,7 +217,7 @@ def _inflated(body: bytes, max_bytes: int) -> bytes:
         piece = body[start : start + _GZIP_PIECE]
         while piece:
             if inflater.eof:
-                # What is left over can only be the next member of the file.
+                # Data after the end of a member is the next member of the file.
                 inflater = zlib.decompressobj(_GZIP)
                 n_members += 1
             if n_members > MOST_MEMBERS:

@@ -1,4 +1,4 @@
-"""How uvicorn is set up to serve the application: by the program, and by the tests that need a socket."""
+"""uvicorn's configuration, for the program and for tests that need a socket."""
 
 import asyncio
 from functools import partial
@@ -13,10 +13,10 @@ from afterword.api.protocol import HttpProtocol
 from afterword.config.tree import ServerConfig
 
 SECONDS_TO_FINISH = 30
-"""How long answers under way may go on once the server has been told to stop."""
+"""How long answers under way may take after a signal to stop."""
 
 MOST_CONNECTIONS = 10_000
-"""Unless something else is configured."""
+"""The default of `max_connections`."""
 
 MOST_UNACCEPTED = 2048
 """Connections that the system may hold for a busy server."""
@@ -25,10 +25,10 @@ MOST_UNACCEPTED = 2048
 def uvicorn_config(
     app: ASGIApp, server: ServerConfig, n_descriptors: int, seconds_to_finish: int = SECONDS_TO_FINISH
 ) -> Config:
-    """uvicorn with our protocol and without words of its own.
+    """uvicorn with our protocol and without its own log lines.
 
-    `n_descriptors`: files that may still be opened. A quarter stays for what is no connection, and for those that are
-    accepted in one go before the limit can be looked at.
+    `n_descriptors`: files that may still be opened. A quarter is left for other files, and for connections that are
+    accepted together before the limit is checked.
     """
     most = max(1, n_descriptors * 3 // 4)
     wanted = MOST_CONNECTIONS if server.max_connections is None else server.max_connections

@@ -1,6 +1,6 @@
 """Log-probabilities in the shapes of the API: the legacy `logprobs` object and the `prompt_logprobs` extension.
 
-Numbers come from the engine and are passed on bit by bit. Only the form is decided here
+Numbers come from the engine and are not changed by a bit; only the layout is decided here
 (docs/rules.md#log-probabilities).
 """
 
@@ -40,7 +40,7 @@ class Spelling(Protocol):
     """How tokens are written: a tokenizer writes them as text."""
 
     def spell(self, token: int) -> str:
-        """What stands for the token."""
+        """The token as it is written."""
         ...
 
 
@@ -95,8 +95,8 @@ class LogprobFormat:
     def prompt(self, echo: Echo, k: int) -> PromptLogprobs:
         """The `prompt_logprobs` list: null for the first token, then the actual token followed by the k likeliest.
 
-        `rank` counts from 1. The rank of an actual token outside the list is not known; what is given then is the
-        least it can be, one more than the list is long.
+        `rank` counts from 1. The rank of an actual token outside the list is not known; the lowest possible one is
+        given, one more than the list is long.
         """
         return [None, *(self._ranked(top, actual) for actual, top in _rows(echo, k))]
 

@@ -1,6 +1,6 @@
-"""The models routes: what is served and what each model promises. Read only.
+"""The models routes: the served models and what each supports. Read only.
 
-Those of the Scale GP dialect, whose models look different, are in `scale_models.py`.
+Those of the Scale GP dialect, which have another shape, are in `scale_models.py`.
 """
 
 from typing import Any
@@ -43,7 +43,7 @@ async def retrieve_model(request: Request) -> Response:
 
 
 def model_card(served: ServedModel, server: ServerConfig) -> dict[str, Any]:
-    """The documented fields of a model, then what this server has to say about it."""
+    """The documented fields of a model, then those of this server."""
     documented = {"id": served.name, "object": "model", "created": served.created, "owned_by": served.owned_by}
     return documented | model_facts(served, server)
 

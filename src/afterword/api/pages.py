@@ -1,6 +1,6 @@
-"""Lists in pages, as the Scale GP dialect asks for them: filter, sort, then a page before or after a cursor.
+"""Pages of lists for the Scale GP dialect: filter, sort, then cut a page before or after a cursor.
 
-Owns the query's rules. Knows no model: items are JSON objects with an `id` that differs from all others'.
+Owns the query's rules. Knows no model: items are JSON objects with unique `id`s.
 """
 
 import re
@@ -28,7 +28,7 @@ class PageQuery:
     after: str | None
     """Id of the item that the page follows."""
     before: str | None
-    """Id of the item that the page leads up to; never together with `after`."""
+    """Id of the item after the page; never together with `after`."""
     limit: int | None
     """Most items of a page, at least 1."""
 

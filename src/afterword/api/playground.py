@@ -1,7 +1,7 @@
 """The playground: the page at `/` and the static files it is made of. Knows no model and asks for no key.
 
-The files are package data in `afterword/playground/` and are served as they are written, without a build step. Their
-folder's address has a hash of all of them in it, so browsers keep them for good and a new version is a new address.
+The files are package data in `afterword/playground/`, served as they are, without a build step. The URL of their folder
+has a hash of all of them in it, so browsers cache them for good and a new version has a new URL.
 """
 
 import gzip
@@ -26,10 +26,10 @@ router = APIRouter()
 
 PAGE = "index.html"
 FIELDS_FILE = "fields.json"
-"""What the page knows of a request's fields: made from the table of fields, so the two cannot differ."""
+"""The request's fields for the page, made from the table of fields."""
 
 ASSETS_PLACE, PRELOAD_PLACE = "__ASSETS__", "<!-- preload -->"
-"""Where the page names its folder, and where its modules are announced so that they are fetched side by side."""
+"""Placeholders in the page: for its folder, and for the list of its modules, which are then fetched in parallel."""
 
 SECURITY_POLICY = "; ".join(
     (
@@ -41,7 +41,7 @@ SECURITY_POLICY = "; ".join(
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
-        # Whatever a script might do with a model's text: turning a string into HTML or code is an error.
+        # A script that turns a string, such as a model's text, into HTML or code gets an error.
         "require-trusted-types-for 'script'",
         "trusted-types 'none'",
     )
@@ -74,7 +74,7 @@ class Asset:
     content_type: str
     body: bytes
     compressed: bytes
-    """The same, gzipped."""
+    """The body, gzipped."""
     tag: str
     """Its ETag: weak, because both forms of the body have the same one."""
 
@@ -144,13 +144,13 @@ def _asset(name: str, body: bytes) -> Asset:
 
 @router.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
 async def page(request: Request) -> Response:
-    """The page. Browsers ask each time whether theirs is still the current one."""
+    """The page. Browsers revalidate it each time."""
     return _answer(request, load().page, "no-cache")
 
 
 @router.api_route("/playground/{version}/{name}", methods=["GET", "HEAD"], include_in_schema=False)
 async def asset(request: Request) -> Response:
-    """One of the page's files, to be kept for good. 404 for those of another version."""
+    """One of the page's files, to be cached for good. 404 for those of another version."""
     playground = load()
     found = playground.assets.get(request.path_params["name"])
     if found is None or request.path_params["version"] != playground.version:

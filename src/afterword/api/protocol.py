@@ -1,4 +1,4 @@
-"""HTTP on the wire: uvicorn's protocol with a bound on a request's head, and its refusals in the API's shape.
+"""uvicorn's HTTP protocol with limits on heads and connections, and errors in the API's shape.
 
 What is refused here never becomes a request: no route, no log line, no headers of ours. Knows no application.
 """
@@ -20,18 +20,18 @@ MAX_HEAD = 64 * 1024
 """Bytes of request line and headers that may come before they end; what came with the first read is not counted."""
 
 LINGER_SECONDS = 2.0
-"""How long a refused client may go on sending. Closing on data that nobody has read resets the connection, and the
-client would lose the answer."""
+"""How long a refused client may go on sending. Closing with unread data resets the connection, and the client would
+lose the answer."""
 
 OF_OFFERS = (b"upgrade", b"http2-settings")
-"""Headers that an offer to go on in another protocol consists of, and what `Connection` calls them."""
+"""Headers that offer another protocol, under the names that `Connection` lists."""
 
 
 class HttpProtocol(HttpToolsProtocol):
     """One connection. A subclass because uvicorn has no settings for any of this; the methods it overrides are its own.
 
-    The parser keeps a head in memory until it ends, so without a bound one client could fill it. And it leaves the body
-    of a request alone that offers another protocol, though the offer is for the server to ignore (RFC 9110, 7.8).
+    The parser keeps a head in memory until it ends, so without a limit one client could fill it. And it does not read
+    the body of a request that offers another protocol, though a server may ignore the offer (RFC 9110, 7.8).
     """
 
     def __init__(self, *args: Any, connections: Connections, **kwargs: Any) -> None:
@@ -52,12 +52,12 @@ class HttpProtocol(HttpToolsProtocol):
         if self._connections.opened(self):
             self._head.start()
         else:
-            # Not after a while: others come, and there is no room for those that wait.
+            # At once: while it lingers it would count towards the limit.
             self._refuse(503, "The server has as many connections as it takes.", SERVER, linger=0)
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Stop counting it, and its timers."""
         self._connections.closed(self)
         self._head.stop()
         self._reading.stop()
@@ -80,7 +80,7 @@ class HttpProtocol(HttpToolsProtocol):
             if self._n_head > MAX_HEAD:
                 self._refuse(431, f"The request's headers are larger than {MAX_HEAD} bytes.")
         if not self._at_work and not self._refused:
-            # It may have sent something that is no head yet.
+            # It may have sent bytes that are not part of a head yet.
             self._head.start()
 
     @override
@@ -120,7 +120,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     @override
     def resume_writing(self) -> None:
-        """It has read on."""
+        """The client has caught up."""
         super().resume_writing()
         self._reading.stop()
 
@@ -133,7 +133,7 @@ class HttpProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._connections.busy(self)
         if cycle.scope["http_version"] == "1.0":
-            # Such a client knows nothing of what `Expect` would get it, nor of chunks.
+            # HTTP/1.0 has neither `100 Continue` nor chunks.
             cycle.waiting_for_100_continue = False
             app = _UntilClosed(app, cycle)
         super()._start_asgi_task(cycle, app)
@@ -172,18 +172,18 @@ class HttpProtocol(HttpToolsProtocol):
             self._head.start()
             return
         seconds = self._connections.limits.head
-        self._connections.tell(f"no request within {seconds:g} s")
+        self._connections.log_closed(f"no request within {seconds:g} s")
         if self._in_head:
             self._refuse(408, f"The request's headers did not come within {seconds:g} seconds.")
         else:
             self.transport.close()
 
     def _stalled(self) -> None:
-        self._connections.tell(f"nothing of an answer read for {self._connections.limits.stall:g} s")
+        self._connections.log_closed(f"nothing of an answer read for {self._connections.limits.stall:g} s")
         self.transport.abort()
 
     def _refuse(self, status: int, message: str, kind: str = INVALID, linger: float = LINGER_SECONDS) -> None:
-        """Answer without a request and close in a while: nothing that follows can be understood."""
+        """Answer without a request, and close after `linger` seconds: what follows cannot be parsed."""
         self._refused = True
         self._head.stop()
         content = Failure(status, message, kind).body()
@@ -209,7 +209,7 @@ class _Deadline:
             self._timer = self._loop.call_later(self._seconds, self._fire)
 
     def stop(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""What a key has left, as `x-ratelimit-*` headers (docs/rules.md#headers). Knows nothing of how it is counted."""
+"""What a key has left, as `x-ratelimit-*` headers (docs/rules.md#headers). Counts nothing."""
 
 import math
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from afterword.gateway.base import Allowance, LimitState
 HEADERS = tuple(
     f"x-ratelimit-{what}-{kind}" for kind in ("requests", "tokens") for what in ("limit", "remaining", "reset")
 )
-"""All that there are, for the list of headers that web pages may read."""
+"""All of them, for the list of headers that web pages may read."""
 
 
 def ratelimit_headers(limit_state: LimitState) -> Iterator[tuple[str, str]]:

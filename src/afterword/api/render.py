@@ -30,7 +30,7 @@ _EMPTY_PADDING = b',"obfuscation":""}'
 
 @dataclass(frozen=True, slots=True)
 class AnswerHead:
-    """What every chunk and the body of one answer have in common."""
+    """The fields that all chunks, or the body, of one answer share."""
 
     id: str
     created: int
@@ -46,7 +46,7 @@ def new_head(model: str, system_fingerprint: str) -> AnswerHead:
 
 
 class ChunkRenderer:
-    """Frames the chunks of one streamed answer. The constant parts are built once, so a chunk costs microseconds."""
+    """Renders the chunks of one streamed answer. The constant parts are built once, so a chunk costs microseconds."""
 
     def __init__(self, head: AnswerHead, completion: Completion, tokenizer: Tokenizer) -> None:
         self._shown = completion.shown
@@ -102,7 +102,7 @@ class ChunkRenderer:
 
 @dataclass(frozen=True, slots=True)
 class BodyRenderer:
-    """Lays out the plain answer."""
+    """Renders the plain answer."""
 
     head: AnswerHead
     completion: Completion
@@ -144,7 +144,7 @@ def ids(tokens: Iterable[SampledToken]) -> list[int]:
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:
-    """The `usage` object of docs/rules.md#usage. No draft tokens are accepted or rejected: nothing here speculates."""
+    """The `usage` object of docs/rules.md#usage. There are no draft tokens, so none are accepted or rejected."""
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,

@@ -27,7 +27,7 @@ STATUS = {
     "failed": ("failed", "The engine has failed; the server's log says why."),
     "closed": ("failed", "The server is shutting down."),
 }
-"""The SDK's words for the states of an engine, each with a reason."""
+"""The SDK's status for each state of an engine, with a reason."""
 
 router = APIRouter(tags=["models"])
 

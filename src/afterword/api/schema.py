@@ -1,6 +1,6 @@
-"""The OpenAPI description of what FastAPI cannot see: handlers read and write their bodies themselves, byte by byte.
+"""The OpenAPI description of bodies, which FastAPI cannot derive: handlers read and write them as bytes.
 
-What each route takes and gives; how that looks in JSON is in `shapes.py`.
+What each route takes and returns; the JSON schemas are in `shapes.py`.
 """
 
 from typing import Any
@@ -61,7 +61,7 @@ def _completion_docs(end: str, event: dict[str, Any]) -> dict[str, Any]:
 
 
 COMPLETION_DOCS = _completion_docs("`[DONE]`", {"anyOf": [ref("CompletionEvent"), ref("End")]})
-"""What the completions route declares beside its path; the others below, likewise."""
+"""Declarations of the completions route; below, those of the others."""
 SCALE_COMPLETION_DOCS = _completion_docs("an event named `done`", {"anyOf": [ref("CompletionEvent"), ref("NamedEnd")]})
 
 MODELS_DOCS = _docs({200: _answer("Every model that the key may use.", "ModelList"), **_NO_KEY})

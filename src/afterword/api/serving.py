@@ -17,12 +17,12 @@ from afterword.models import Registry
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What handlers reach through the application: the models, the settings, the gateway, the counters."""
+    """Everything that handlers need: models, settings, gateway, counters."""
 
     registry: Registry
     server: ServerConfig
     content_filter: ContentFilter | None
-    """Judges every completion before it is sent; None: all may leave."""
+    """Checks every completion before it is sent; None: there is none."""
     gateway: Gateway
     metrics: RequestMetrics
     exchanges: OpenExchanges

@@ -1,6 +1,6 @@
 """The JSON of requests and answers as JSON Schema, written out in wire order. Knows no route.
 
-Only a completion request has its schema elsewhere: it is the one that validates it, `completions/body.py`.
+Only the schema of a completion request is elsewhere: it is made from what validates it, in `completions/body.py`.
 """
 
 from typing import Any
@@ -114,7 +114,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "usage",
         "obfuscation",
     ),
-    # Events, not what they hold: a stream as a whole has no schema, and its last event holds no JSON.
+    # Of events, not of their data: a stream as a whole has no schema, and its last event has no JSON.
     "CompletionEvent": _object(
         {
             "data": {

@@ -1,6 +1,6 @@
-"""Server-sent events: the frame around a chunk, and the response that owns the work behind it.
+"""Server-sent events: the frame around a chunk, and the response that runs the work behind a stream.
 
-Knows nothing of what an event says. No heartbeat comments: some clients lose text on them (docs/rules.md#chunks).
+Does not look into events. No heartbeat comments: some clients lose text on them (docs/rules.md#chunks).
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -23,9 +23,9 @@ def frame(json: bytes) -> bytes:
 class EventStream(Response):
     """Sends frames as they come, inside the context that produces them.
 
-    `frames` is entered before anything is sent and left however the client goes, so work is cancelled even when
-    the body was never started. An error before the first frame is raised: it is still a plain HTTP error. A later
-    one is sent as the frame that `on_error` makes of it, and ends the stream.
+    `frames` is entered before anything is sent and left in every case, so the work is cancelled even if the body was
+    never started. An error before the first frame is raised: it is still a plain HTTP error. A later one is sent as
+    the frame that `on_error` makes of it, and ends the stream.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class EventStream(Response):
 
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the whole exchange. Raises `ClientLeft` when nobody reads any more."""
+        """Send the whole stream. Raises `ClientLeft` when the client disconnects."""
         async with self._frames as frames, aclosing(frames):
             await unless_client_leaves(self._send_all(frames, send), receive)
 
@@ -55,7 +55,7 @@ class EventStream(Response):
                     await send({"type": "http.response.body", "body": later, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except OSError as error:
-            # Servers of ASGI 2.4 and later tell of a lost connection this way.
+            # ASGI 2.4 and later: `send` raises it when the connection is lost.
             raise ClientLeft from error
 
     async def _until_error(self, frames: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

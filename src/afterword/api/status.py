@@ -1,4 +1,4 @@
-"""The routes that machines and curious people ask: is it alive, is it ready, how busy is it, what is it."""
+"""The routes about the server itself: liveness, readiness, metrics, version."""
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -15,7 +15,7 @@ router = APIRouter(tags=["status"])
 
 @router.get("/v1", **WELCOME_DOCS)
 async def welcome(request: Request) -> Response:
-    """What this server is and where to go on."""
+    """The server's name and version, and its routes."""
     about = {
         "name": "afterword",
         "version": __version__,

@@ -37,7 +37,7 @@ async def tokenize(request: Request) -> Response:
 
 @router.post("/detokenize", **DETOKENIZE_DOCS)
 async def detokenize(request: Request) -> Response:
-    """`{"tokens", "model"?}` to the text they stand for, control tokens spelled out."""
+    """`{"tokens", "model"?}` to their text, control tokens spelled out."""
     return await _answer(request, _detokenized)
 
 

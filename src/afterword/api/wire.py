@@ -1,4 +1,4 @@
-"""JSON as it leaves the server: safe characters, finite numbers. Knows no field of the API."""
+"""Serialises JSON with safe characters and finite numbers. Knows no field of the API."""
 
 import math
 
@@ -11,7 +11,7 @@ from afterword.engine.sampling.logprobs import FLOOR
 def dumps(value: object) -> bytes:
     """Compact UTF-8 JSON without the characters that some readers take for line ends (docs/rules.md#safe-json)."""
     raw = orjson.dumps(value)
-    # The three are whole UTF-8 sequences, and within JSON they can only stand inside a string.
+    # As whole UTF-8 sequences, which in JSON can only be inside strings.
     if b"\xe2\x80" in raw:
         raw = raw.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
     return raw.replace(b"\xc2\x85", b"\\u0085")
