@@ -8,13 +8,18 @@ import os
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from io import TextIOBase
+from io import StringIO, TextIOBase
 from typing import Literal, TextIO, cast
 
 import structlog
+from structlog.typing import EventDict, ExcInfo
 from typing_extensions import override
 
 from afterword.completions.filter.screen import Hit
+from afterword.text.brief import cut, plain
+
+MAX_VALUE = 1000
+"""Characters of a value that a line shows."""
 
 LogFormat = Literal["console", "json"]
 
@@ -68,6 +73,7 @@ def configure(log_format: LogFormat = "console", level: str = "info") -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _cut,
             *_rendering(log_format),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
@@ -99,11 +105,26 @@ class _LastingFile(TextIOBase):
 def _rendering(log_format: LogFormat) -> list[structlog.typing.Processor]:
     if log_format == "json":
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    # structlog's default shows local variables in tracebacks, and those hold prompts.
-    plain = structlog.dev.plain_traceback
     # https://no-color.org
     colors = sys.stderr.isatty() and os.environ.get("NO_COLOR", "") == ""
-    return [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
+    return [_escape, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=_traceback)]
+
+
+def _cut(_logger: object, _method: str, line: EventDict) -> EventDict:
+    """Leave the beginning of values that nobody can read: clients choose some of them, such as `user`."""
+    return {name: cut(value, MAX_VALUE) if isinstance(value, str) else value for name, value in line.items()}
+
+
+def _escape(_logger: object, _method: str, line: EventDict) -> EventDict:
+    """Spell control characters out, as JSON does: a terminal would obey them."""
+    return {name: plain(value) if isinstance(value, str) else value for name, value in line.items()}
+
+
+def _traceback(file: TextIO, error: ExcInfo) -> None:
+    # structlog's default shows local variables in tracebacks, and those hold prompts.
+    written = StringIO()
+    structlog.dev.plain_traceback(written, error)
+    file.write("\n".join(map(plain, written.getvalue().split("\n"))))
 
 
 def log_request(record: RequestRecord) -> None:

@@ -132,3 +132,30 @@ async def test_what_another_server_did_is_told_in_the_log_only(
     assert SECRET not in response.text
     (line,) = [line for line in lines if line["event"] == "upstream failed"]
     assert (line["detail"], line["request_id"], line["log_level"]) == (SECRET, "mine-1", "error")
+
+
+LONG = "n" * 20_000
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "headers"),
+    [
+        pytest.param("POST", "/v1/completions", {"model": LONG}, {}, id="model"),
+        pytest.param("GET", f"/v1/models/{LONG}", None, {}, id="model in the path"),
+        pytest.param("POST", f"/v1/engines/{LONG}/completions", {}, {}, id="engine"),
+        pytest.param("GET", f"/v5/models/{LONG}", None, {}, id="full name"),
+        pytest.param("GET", f"/v5/models?starting_after={LONG}", None, {}, id="cursor"),
+        pytest.param("GET", f"/v5/models?limit={LONG}", None, {}, id="limit"),
+        pytest.param("GET", f"/v1/{LONG}", None, {}, id="route"),
+        pytest.param("POST", "/v1/completions", {LONG: 1}, {}, id="field"),
+        pytest.param("POST", "/v1/completions", {"logit_bias": {LONG: 1}}, {}, id="key of a bias"),
+        pytest.param("POST", "/v1/completions", {}, {"content-encoding": LONG}, id="encoding"),
+    ],
+)
+async def test_http_29_what_a_client_made_up_is_repeated_shortly(
+    method: str, path: str, body: dict[str, Any] | None, headers: dict[str, str]
+) -> None:
+    async with client_of(app_of(strict=True)) as client:
+        response = await client.request(method, path, json=body, headers=headers)
+    assert 400 <= response.status_code < 500
+    assert len(response.content) < 1000

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import structlog
 
-from afterword.logs import CompletionRecord, RequestRecord, configure, log_request
+from afterword.logs import CompletionRecord, LogFormat, RequestRecord, configure, log_request
 
 COMPLETION = CompletionRecord(
     model="m",
@@ -97,3 +98,43 @@ def test_log_that_can_no_longer_be_written_is_dropped(tmp_path: Path, monkeypatc
         structlog.get_logger().warning("written")
     structlog.get_logger().warning("dropped")
     assert (tmp_path / "log").read_text().count("\n") == 1
+
+
+HOSTILE = "a\x1b[31mb\x07c\0d\x9be\u202ef\r\n2026[info]"
+
+
+@pytest.mark.parametrize("field", ["user", "path"])
+def test_http_30_a_console_line_has_no_control_characters(capsys: pytest.CaptureFixture[str], field: str) -> None:
+    configure("console")
+    record = (
+        replace(RECORD, completion=replace(COMPLETION, user=HOSTILE))
+        if field == "user"
+        else replace(RECORD, path=HOSTILE)
+    )
+    log_request(record)
+    [line, end] = capsys.readouterr().err.split("\n")
+    assert end == ""
+    assert line.isprintable()
+    assert r"a\x1b[31mb\x07c\x00d\x9be\u202ef\r\n2026" in line
+
+
+def test_http_30_nor_has_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    configure("console")
+    try:
+        raise ValueError(HOSTILE)
+    except ValueError as error:
+        structlog.get_logger().error("failed", exc_info=error)
+    written = capsys.readouterr().err
+    assert "Traceback (most recent call last):" in written
+    assert all(line.isprintable() for line in written.split("\n"))
+
+
+@pytest.mark.parametrize("log_format", ["console", "json"])
+def test_http_29_a_line_is_short_whatever_a_client_calls_its_user(
+    capsys: pytest.CaptureFixture[str], log_format: LogFormat
+) -> None:
+    configure(log_format)
+    log_request(replace(RECORD, path="/" + "p" * 60_000, completion=replace(COMPLETION, user="u" * 1_000_000)))
+    written = capsys.readouterr().err
+    assert len(written) < 3000
+    assert "u" * 1000 + "... (1000000 characters)" in written

@@ -23,6 +23,7 @@ from afterword.errors import (
     UpstreamFailed,
     UpstreamTimedOut,
 )
+from afterword.text.brief import brief
 
 INVALID = "invalid_request_error"
 SERVER = "server_error"
@@ -117,7 +118,7 @@ def _of_routing(error: HTTPException, scope: Scope) -> Failure:
         message = f"{scope['method']} is not allowed here; try {dict(headers).get('Allow', 'another method')}."
         return Failure(405, message, code="method_not_supported", headers=headers)
     if error.status_code == 404:
-        return Failure(404, f"Invalid URL ({scope['method']} {scope['path']})", headers=headers)
+        return Failure(404, f"Invalid URL ({scope['method']} {brief(scope['path'])})", headers=headers)
     return Failure(error.status_code, error.detail, headers=headers)
 
 

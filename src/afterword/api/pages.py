@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 from afterword.errors import InvalidRequest
+from afterword.text.brief import brief
 
 Item = dict[str, Any]
 
@@ -72,7 +73,7 @@ def _one_of(query: Mapping[str, str], param: str, allowed: Sequence[str]) -> str
     value = query.get(param)
     if value is not None and value not in allowed:
         raise InvalidRequest(
-            f"'{param}' must be one of {', '.join(allowed)}, not '{value}'.", param=param, code="invalid_value"
+            f"'{param}' must be one of {', '.join(allowed)}, not '{brief(value)}'.", param=param, code="invalid_value"
         )
     return value
 
@@ -82,7 +83,9 @@ def _limit(text: str | None) -> int | None:
         return None
     if re.fullmatch("0*[1-9][0-9]{0,8}", text, re.ASCII) is None:
         raise InvalidRequest(
-            f"'limit' must be a whole number from 1 to 999999999, not '{text}'.", param="limit", code="invalid_value"
+            f"'limit' must be a whole number from 1 to 999999999, not '{brief(text)}'.",
+            param="limit",
+            code="invalid_value",
         )
     return int(text)
 
@@ -91,4 +94,6 @@ def _position(items: list[Item], param: str, id_: str) -> int:
     for number, item in enumerate(items):
         if item["id"] == id_:
             return number
-    raise InvalidRequest(f"'{param}' must be the id of a listed model, not '{id_}'.", param=param, code="invalid_value")
+    raise InvalidRequest(
+        f"'{param}' must be the id of a listed model, not '{brief(id_)}'.", param=param, code="invalid_value"
+    )

@@ -14,6 +14,7 @@ from afterword.fields.body import CompletionBody
 from afterword.fields.field import RequestField
 from afterword.fields.shapes import RULES, StreamOptions, named, shown, without_nulls
 from afterword.fields.table import FIELDS, body_of
+from afterword.text.brief import brief
 
 STRICT_STOPS = 4
 STRICT_LOGPROBS = 5
@@ -109,7 +110,7 @@ def _hold_to_the_reference(data: dict[str, object], body: CompletionBody) -> Non
 def _refuse_unknown(data: dict[str, object], known: set[str], prefix: str) -> None:
     for name in data:
         if name not in known:
-            spelled = prefix + name.encode("utf-8", "backslashreplace").decode("utf-8")
+            spelled = brief(prefix + name)
             raise InvalidRequest(
                 f"'{spelled}' is not a field of a completion request, and this server refuses unknown fields.",
                 param=spelled,

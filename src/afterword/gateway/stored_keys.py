@@ -24,6 +24,7 @@ from afterword.gateway.key import id_of, matches
 from afterword.gateway.key_store import KeyRecord, find_key, has_keys, touch_key
 from afterword.gateway.lookup_cache import LookupCache
 from afterword.gateway.static import EVERYTHING, NO_KEY, WRONG_KEY, SingleKey
+from afterword.text.brief import brief
 
 N_THREADS = 2
 
@@ -84,7 +85,7 @@ class StoredKeys(Keys):
             return EVERYTHING
         charged = await self._accounts.get(account)
         if charged is None:
-            raise NotPermitted(f"There is no account {account!r} on this server.")
+            raise NotPermitted(f"There is no account '{brief(account)}' on this server.")
         return replace(EVERYTHING, account_id=charged.account_id)
 
     async def _check(self, key: bytes) -> KeyRecord | None:
@@ -119,6 +120,6 @@ def _grant(record: KeyRecord, account: str | None) -> Grant:
     if account not in (None, record.account_id, record.account_name):
         raise NotPermitted(
             f"This API key charges the account {record.account_name!r} ({record.account_id}) and may not charge "
-            f"{account!r}."
+            f"'{brief(str(account))}'."
         )
     return Grant(record.id, record.account_id, record.models, record.limits)

@@ -8,8 +8,12 @@ def brief(text: str) -> str:
     r"""The beginning of `text` on one line: control characters, halves of surrogate pairs and what turns the direction
     of writing around are spelled `\x1b`, `\ud83d`, `\u202e`.
     """
-    shown = plain(text[:MOST])
-    return shown if len(text) <= MOST else f"{shown}... ({len(text)} characters)"
+    return plain(cut(text, MOST))
+
+
+def cut(text: str, most: int) -> str:
+    """The first `most` characters of a longer text, and how long it is."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
 
 
 def plain(text: str) -> str:
