@@ -8,6 +8,7 @@
     ├── ModelNotFound         no model of that name is registered                                404
     ├── LimitExceeded         the key's limit is used up; carries a retry time                   429
     ├── Overloaded            the engine's queue is full; carries a retry time                   503
+    │   └── NeverFits         more sequences at once than the engine's slots and queue together  400
     ├── EngineFailed          the engine broke; the cause stays in the log                       500
     │   └── UpstreamFailed    another server that should have answered did not                   502
     │       └── UpstreamTimedOut   it took too long                                              504
@@ -105,6 +106,18 @@ class Overloaded(AfterwordError):
         super().__init__(message)
         assert retry_after >= 1
         self.retry_after = retry_after
+
+
+class NeverFits(Overloaded):
+    """More sequences at once than the engine ever holds: waiting does not help, unless another engine holds more."""
+
+    def __init__(self, n: int, *, n_slots: int, max_waiting: int) -> None:
+        super().__init__(
+            f"The request asks for {n} sequences (prompts x best_of, or x n); this model takes at most "
+            f"{n_slots + max_waiting} at once: {n_slots} that run and {max_waiting} that wait (max_waiting). Send "
+            "fewer prompts in a request.",
+            retry_after=1,
+        )
 
 
 class EngineFailed(AfterwordError):

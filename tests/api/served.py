@@ -66,6 +66,13 @@ def assert_error(response: httpx.Response, status: int, param: str | None, code:
     return error
 
 
+def full_engine() -> EchoEngine:
+    """An echo engine that holds as much as it may, for good: every request is one too many."""
+    engine = EchoEngine(n_slots=1, max_waiting=1)
+    engine._tracker.capacity.acquire(2)
+    return engine
+
+
 class BreakingEngine(EchoEngine):
     """An echo engine that raises `error` in place of event number `after` of each generation."""
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.api.folding import chunks_of, fold
 from tests.api.requests import GREEDY, REQUESTS
-from tests.api.served import app_of, assert_error, client_of
+from tests.api.served import app_of, assert_error, client_of, full_engine
 
 from afterword.engine.echo import EchoEngine
 
@@ -139,7 +139,7 @@ async def test_the_content_type_does_not_matter() -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_refusal_is_a_plain_error_also_for_streams(stream: bool) -> None:
-    async with client_of(app_of(EchoEngine(n_slots=1, max_waiting=0))) as client:
+    async with client_of(app_of(full_engine())) as client:
         refused = await client.post("/v1/completions", json={"prompt": ["a", "b"], "stream": stream})
         wrong = await client.post("/v1/completions", json={"temperature": 3, "stream": stream})
     assert_error(refused, 503, None, "overloaded")

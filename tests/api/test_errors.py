@@ -8,6 +8,8 @@ from structlog.testing import capture_logs
 from tests.api.folding import events_of
 from tests.api.served import BreakingEngine, app_of, assert_error, client_of
 
+from afterword.config.tree import MAX_CANDIDATES
+from afterword.engine.echo import EchoEngine
 from afterword.errors import EngineFailed, UpstreamFailed, UpstreamTimedOut
 
 SECRET = "tensor 7 of /models/secret.gguf"
@@ -159,3 +161,20 @@ async def test_http_29_what_a_client_made_up_is_repeated_shortly(
         response = await client.request(method, path, json=body, headers=headers)
     assert 400 <= response.status_code < 500
     assert len(response.content) < 1000
+
+
+async def test_http_27_more_prompts_than_ever_fit_are_a_400_that_names_the_limit() -> None:
+    async with client_of(app_of(EchoEngine(n_slots=16, max_waiting=512))) as client:
+        body = {"prompt": ["short"] * 600, "max_tokens": 1}
+        for stream in (False, True):
+            response = await client.post("/v1/completions", json=body | {"stream": stream})
+            error = assert_error(response, 400, "prompt", "array_above_max_length")
+            assert "at most 528 at once" in error["message"]
+            assert "retry-after" not in response.headers
+
+
+async def test_http_27_as_many_as_fit_are_served_in_turn() -> None:
+    async with client_of(app_of(EchoEngine(n_slots=16, max_waiting=MAX_CANDIDATES))) as client:
+        body = {"prompt": ["a"] * 600, "max_tokens": 1, "temperature": 0}
+        choices = (await client.post("/v1/completions", json=body)).json()["choices"]
+    assert [choice["text"] for choice in choices] == ["a"] * 600

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 from tests.api.gateways import ListedRows, NamedKeys, gateway_of
-from tests.api.served import BreakingEngine, app_of, assert_error, client_of, is_idle, wait_until
+from tests.api.served import BreakingEngine, app_of, assert_error, client_of, full_engine, is_idle, wait_until
 from tests.live import run_server
 
 from afterword.engine.base import Engine
@@ -143,7 +143,7 @@ async def test_a_request_that_fails_is_counted_with_what_it_used(ledger: ListedR
 
 
 async def test_a_request_that_the_engine_does_not_take_on_has_used_nothing(ledger: ListedRows) -> None:
-    async with client_with("all", ledger, EchoEngine(n_slots=1, max_waiting=0)) as client:
+    async with client_with("all", ledger, full_engine()) as client:
         response = await client.post("/v1/completions", json=ASK | {"n": 2})
     assert_error(response, 503, None, "overloaded")
     [row] = ledger.rows

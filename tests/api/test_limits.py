@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.api.gateways import ListedRows, gateway_of
-from tests.api.served import BreakingEngine, app_of, client_of, is_idle, wait_until
+from tests.api.served import BreakingEngine, app_of, client_of, full_engine, is_idle, wait_until
 from tests.gateway.clock import Clock
 from tests.live import run_server
 
@@ -150,7 +150,7 @@ async def test_what_a_request_did_not_use_is_given_back(clock: Clock) -> None:
 
 
 async def test_a_request_that_no_engine_takes_on_counts_as_a_request_without_tokens(clock: Clock) -> None:
-    async with client_with("both", EchoEngine(n_slots=1, max_waiting=0)) as client:
+    async with client_with("both", full_engine()) as client:
         response = await client.post("/v1/completions", json=ASK | {"n": 2})
         assert response.status_code == 503
         left = limits_of(await client.get("/v1/models"))

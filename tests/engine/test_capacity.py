@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from afterword.engine.capacity import Capacity
-from afterword.errors import Overloaded
+from afterword.errors import NeverFits, Overloaded
 
 
 class Requests:
@@ -89,6 +89,18 @@ def test_a_refusal_gives_the_recent_wait_as_its_retry_time() -> None:
     capacity = Capacity(1, max_waiting=0)
     for _ in range(100):
         capacity.note_wait(7.0)
+    capacity.acquire(1)
     with pytest.raises(Overloaded) as refused:
-        capacity.check(2)
+        capacity.check(1)
     assert refused.value.retry_after == 7
+
+
+def test_http_27_what_never_fits_is_said_to_be_so_however_idle_the_engine_is() -> None:
+    capacity = Capacity(2, max_waiting=3)
+    capacity.check(5)
+    with pytest.raises(NeverFits, match=r"asks for 6 sequences .* at most 5 at once: 2 that run and 3 that wait"):
+        capacity.check(6)
+    capacity.acquire(1)
+    with pytest.raises(Overloaded) as refused:
+        capacity.check(5)
+    assert type(refused.value) is Overloaded

@@ -17,6 +17,7 @@ from afterword.errors import (
     InvalidRequest,
     LimitExceeded,
     ModelNotFound,
+    NeverFits,
     NotAuthenticated,
     NotPermitted,
     Overloaded,
@@ -83,6 +84,8 @@ def describe(error: Exception, scope: Scope) -> Failure:
             return Failure(404, str(error), param="model", code="model_not_found")
         case LimitExceeded():
             return Failure(429, str(error), type=error.kind, code="rate_limit_exceeded", headers=_when(error))
+        case NeverFits():
+            return Failure(400, str(error), param="prompt", code="array_above_max_length")
         case Overloaded() | UpstreamFailed():
             return _of_servers(error)
         case Refused():

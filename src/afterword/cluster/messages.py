@@ -12,7 +12,7 @@ from typing import Literal
 from afterword.engine.base import Capabilities, Engine, EngineStats
 from afterword.engine.events import Event
 from afterword.engine.request import GenerationRequest
-from afterword.errors import EngineFailed, InvalidRequest, Overloaded
+from afterword.errors import EngineFailed, InvalidRequest, NeverFits, Overloaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,8 @@ def refusal(error: InvalidRequest | Overloaded | EngineFailed) -> Refusal:
     match error:
         case InvalidRequest():
             return Refusal("invalid", str(error), error.param, error.code)
+        case NeverFits():
+            return Refusal("invalid", str(error), "prompt", "array_above_max_length")
         case Overloaded():
             return Refusal("overloaded", str(error), retry_after=error.retry_after)
         case EngineFailed():

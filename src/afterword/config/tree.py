@@ -25,6 +25,9 @@ DEFAULT_CONTEXT = 4096
 """Tokens of context when none is asked for and the model was trained with more: KV cells are cleared at start, which
 takes about a second a GiB."""
 
+MAX_CANDIDATES = 2048
+"""Of one request; as many may wait, so that an idle server can serve every request that it takes."""
+
 KernelChoice = Literal["own", "llama.cpp"]
 """Which kernels compute matrix products."""
 
@@ -48,7 +51,7 @@ class ServerConfig(Table):
         "babbage-002), while no [[models]] are configured and `strict` is off.",
     )
     max_logprobs: int = key(100, "Largest `logprobs` a request may ask for.", ge=0, le=1000)
-    max_candidates: int = key(2048, "Most candidates (prompts times best_of) in one request.", ge=1)
+    max_candidates: int = key(MAX_CANDIDATES, "Most candidates (prompts times best_of) in one request.", ge=1)
     max_body_bytes: Bytes = key(32 * 2**20, "Largest request body, also once inflated.", shown="32MiB")
     max_bodies_bytes: Bytes | None = key(
         None,
@@ -106,7 +109,9 @@ class ServerConfig(Table):
 class EngineConfig(Table):
     """Settings that all models share."""
 
-    max_waiting: int = key(512, "Sequences that may wait for a slot; beyond it requests are answered 503.", ge=0)
+    max_waiting: int = key(
+        MAX_CANDIDATES, "Sequences that may wait for a slot; beyond it requests are answered 503.", ge=0
+    )
     memory: Memory = key(
         Share(0.5),
         "Budget for weights and contexts of all models together.",

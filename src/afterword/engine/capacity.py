@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from threading import Lock
 
-from afterword.errors import Overloaded
+from afterword.errors import NeverFits, Overloaded
 
 WAIT_MEMORY = 0.9
 """Weight of the past in the average waiting time."""
@@ -23,17 +23,20 @@ class Capacity:
         """Sequences inside `slots`."""
         self.queue_seconds = 0.0
         """Recent average of the time a sequence waited for its slot."""
-        self._limit = n_slots + max_waiting
+        self._max_waiting = max_waiting
         self._n_held = 0
         self._lock = Lock()
         self._queue: deque[tuple[Future[None], int]] = deque()
         """Waiting for slots, and for how many."""
 
     def check(self, n: int) -> None:
-        """Raise `Overloaded` if `n` sequences more exceed the limit; takes nothing."""
-        if self._n_held + n > self._limit:
+        """Raise `Overloaded` if `n` sequences more exceed the limit, `NeverFits` if they do alone; takes nothing."""
+        limit = self.n_slots + self._max_waiting
+        if n > limit:
+            raise NeverFits(n, n_slots=self.n_slots, max_waiting=self._max_waiting)
+        if self._n_held + n > limit:
             raise Overloaded(
-                f"The engine holds {self._n_held} sequences and has room for {self._limit}; {n} more do not fit. "
+                f"The engine holds {self._n_held} sequences and has room for {limit}; {n} more do not fit. "
                 "Try again later.",
                 retry_after=max(1, math.ceil(self.queue_seconds)),
             )
