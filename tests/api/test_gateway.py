@@ -16,7 +16,8 @@ from afterword.engine.base import Engine
 from afterword.engine.echo import EchoEngine
 from afterword.errors import EngineFailed
 from afterword.gateway.base import Gateway, UsageRow
-from afterword.gateway.grant import Grant
+from afterword.gateway.grant import Grant, KeyLimits
+from afterword.gateway.limiter import memory_limiter
 from afterword.gateway.unlimited import Unlimited
 
 GRANTS = {
@@ -217,3 +218,20 @@ class LastLedger(ListedRows):
     async def aclose(self) -> None:
         self.found = self.closed_before()
         await super().aclose()
+
+
+async def test_gate_01_what_a_request_holds_is_given_back_even_if_its_row_cannot_be_written() -> None:
+    ledger, limiter = BrokenLedger(), memory_limiter()
+    grant = Grant("k1", "acme", None, KeyLimits(concurrent_requests=1))
+    app = app_of(gateway=gateway_of({"one": grant}, ledger=ledger, limiter=limiter))
+    async with client_of(app, authorization="Bearer one") as client:
+        for _ in range(3):
+            with pytest.raises(RuntimeError, match="no row"):
+                await client.post("/v1/completions", json=ASK)
+
+
+class BrokenLedger(ListedRows):
+    """Cannot take a row."""
+
+    def write(self, row: UsageRow) -> None:
+        raise RuntimeError("no row")

@@ -150,13 +150,14 @@ class ExchangeMiddleware:
         try:
             await self._app(scope, receive, send_with_headers)
         finally:
-            self._record(scope, path, exchange)
+            # Each whatever becomes of the others: a place that is not given back would be lost for good.
             try:
-                if exchange.reservation is not None:
-                    usage = exchange.usage()
-                    await exchange.reservation.settle(usage.prompt_tokens + usage.completion_tokens)
+                self._record(scope, path, exchange)
             finally:
-                self._exchanges.closed()
+                try:
+                    await _settle(exchange)
+                finally:
+                    self._exchanges.closed()
 
     async def _limit_state(self, exchange: Exchange) -> LimitState:
         """What the key has left, for the answer's headers; empty where no key was needed."""
@@ -185,6 +186,12 @@ class ExchangeMiddleware:
             self._gateway.ledger.write(usage_row(record, record.completion))
         if record.route not in QUIET_ROUTES:
             log_request(record)
+
+
+async def _settle(exchange: Exchange) -> None:
+    if exchange.reservation is not None:
+        usage = exchange.usage()
+        await exchange.reservation.settle(usage.prompt_tokens + usage.completion_tokens)
 
 
 def usage_row(record: RequestRecord, completion: CompletionRecord) -> UsageRow:

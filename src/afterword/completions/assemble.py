@@ -112,7 +112,8 @@ class Assembler:
         if counted.n_prompt is not None:
             self._add(prompt=counted.n_prompt - len(self._completion.generations[prompt_index].prompt))
         if counted.n_cached is not None:
-            self._add(cached=counted.n_cached)
+            # Of all prompts together: at most those.
+            self._add(cached=min(counted.n_cached, self._usage.prompt_tokens - self._usage.cached_tokens))
         if counted.n_completion is not None:
             self._add(completion=counted.n_completion - self._completed[prompt_index])
             self._is_counted[prompt_index] = True

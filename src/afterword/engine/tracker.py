@@ -32,7 +32,7 @@ class Counters:
     cancelled: int = 0
 
     def add_prompt(self, n_tokens: int, n_cached: int) -> None:
-        """A prompt is done, of whose tokens `n_cached` were not computed."""
+        """A prompt is done, of whose tokens `n_cached`, at most all, were not computed."""
         self.prompt_tokens += n_tokens
         self.prefill_tokens += n_tokens - n_cached
         self.cached_tokens += n_cached

@@ -55,7 +55,8 @@ class Reservation(Protocol):
         ...
 
     async def settle(self, n_tokens: int) -> None:
-        """The request has ended, successful or not, having used `n_tokens`: count those instead of the reserved ones.
+        """The request has ended, successful or not, having used `n_tokens`: count those instead of the reserved ones,
+        also if they are more.
 
         Called exactly once, also when the client has disconnected.
         """

@@ -4,7 +4,9 @@ Owns the rules and their sentences; `limiter_requests.py` and `limiter_budget.py
 
     tokens used within the last minute + tokens reserved by running requests <= tokens a minute
 
-holds at all times. A refused request is not counted; one that was admitted counts as a request however it ends.
+holds whenever a request is admitted, and after it as long as none uses more than it reserved, which only a vendor's own
+count of its tokens can show (docs/rules.md#key-limits). A refused request is not counted; one that was admitted counts
+as a request however it ends.
 """
 
 import math
@@ -86,7 +88,7 @@ class _Counted(Reservation):
 
     @override
     async def settle(self, n_tokens: int) -> None:
-        assert n_tokens <= self.request.n_tokens, "a request uses no more than it reserved"
+        # They may be more than were reserved: what a vendor counts is its own business.
         await self.budgets.settle(self.request, n_tokens)
 
 

@@ -89,6 +89,24 @@ def test_counts() -> None:
 
 
 @pytest.mark.parametrize(
+    ("usage", "counts"),
+    [
+        pytest.param(5, Counts(None, None, None), id="no object"),
+        pytest.param({"prompt_tokens": "5", "completion_tokens": True}, Counts(None, None, None), id="no numbers"),
+        pytest.param({"prompt_tokens": -1, "completion_tokens": 1.5}, Counts(None, None, None), id="no counts"),
+        pytest.param({"prompt_tokens": 5.0, "completion_tokens": 0.0}, Counts(5, None, 0), id="written as floats"),
+        pytest.param({"prompt_tokens": 2**31, "completion_tokens": 1e300}, Counts(None, None, None), id="too many"),
+        pytest.param(
+            {"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 6}}, Counts(5, 5, None), id="more cached"
+        ),
+        pytest.param({"prompt_tokens": 5, "prompt_tokens_details": 6}, Counts(5, None, None), id="no details"),
+    ],
+)
+def test_gate_01_counts_that_cannot_be_are_not_known(usage: object, counts: Counts) -> None:
+    assert parsed(choices=[], usage=usage) == Reply((), counts, None)
+
+
+@pytest.mark.parametrize(
     ("event", "expected"),
     [
         pytest.param(
@@ -131,9 +149,6 @@ def test_errors(event: dict[str, Any], expected: ReplyError) -> None:
         b'{"choices": [{"text": "a", "logprobs": {"tokens": ["a"], "token_logprobs": ["-1"]}}]}',
         b'{"choices": [{"text": "a", "logprobs": {"content": [{"token": "a"}]}}]}',
         b'{"choices": [{"text": "a", "logprobs": {"content": [{"token": "a", "logprob": -1, "bytes": [256]}]}}]}',
-        b'{"choices": [], "usage": 5}',
-        b'{"choices": [], "usage": {"prompt_tokens": "5"}}',
-        b'{"choices": [], "usage": {"prompt_tokens": true}}',
     ],
 )
 def test_what_is_no_completion_is_said_to_be_none(data: bytes) -> None:

@@ -7,9 +7,12 @@ The legacy shape is `{tokens, token_logprobs, top_logprobs}`; llama-server sends
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import orjson
+
+MOST_TOKENS = 2**31 - 1
+"""An upstream that counts more tokens than this is not believed: no prompt and no completion has so many."""
 
 
 class MalformedReply(Exception):
@@ -158,16 +161,21 @@ def _chat_token(entry: dict[str, Any]) -> Named:
     )
 
 
-def _counts(usage: dict[str, Any]) -> Counts:
-    details = usage.get("prompt_tokens_details") or {}
-    n_prompt, n_completion, n_cached = (
-        usage.get("prompt_tokens"),
-        usage.get("completion_tokens"),
-        details.get("cached_tokens"),
-    )
-    return Counts(
-        *(None if count is None else _count(count) for count in (n_prompt, n_cached, n_completion)),
-    )
+def _counts(usage: object) -> Counts:
+    """What can be a count; the rest is not known, which is no reason to fail an answer that is there."""
+    told = usage if isinstance(usage, dict) else {}
+    details = told.get("prompt_tokens_details")
+    n_prompt, n_completion = _likely_count(told.get("prompt_tokens")), _likely_count(told.get("completion_tokens"))
+    n_cached = _likely_count(details.get("cached_tokens")) if isinstance(details, dict) else None
+    if n_prompt is not None and n_cached is not None:
+        n_cached = min(n_cached, n_prompt)
+    return Counts(n_prompt, n_cached, n_completion)
+
+
+def _likely_count(value: object) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if _is_count(value) and value <= MOST_TOKENS else None
 
 
 def _logprob(value: object) -> float:
@@ -179,11 +187,10 @@ def _logprob(value: object) -> float:
 def _count(value: object) -> int:
     if not _is_count(value):
         raise TypeError(f"{value!r} is no count")
-    assert isinstance(value, int)
     return value
 
 
-def _is_count(value: object) -> bool:
+def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 

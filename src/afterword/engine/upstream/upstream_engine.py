@@ -159,10 +159,9 @@ class UpstreamEngine(Engine):
     def _close_answer(self, job: "_Job", answer: UpstreamAnswer) -> None:
         """Post the last events, and count."""
         counted = answer.end(exact=self._target.exact)
-        self._tracker.counters.add_prompt(
-            len(job.request.prompt) if counted.n_prompt is None else counted.n_prompt,
-            0 if counted.n_cached is None else counted.n_cached,
-        )
+        n_prompt = len(job.request.prompt) if counted.n_prompt is None else counted.n_prompt
+        # Where the upstream counts cached tokens alone, they are measured against our own count of the prompt.
+        self._tracker.counters.add_prompt(n_prompt, min(n_prompt, 0 if counted.n_cached is None else counted.n_cached))
 
     def _readers(self, request: GenerationRequest) -> list[CandidateReader]:
         if self._lookup is not None:
