@@ -35,6 +35,8 @@ class RequestRecord:
     """The route's template, or `unmatched`: one label for all the paths it stands for."""
     status: int
     """499 if the client left before there was a status."""
+    outcome: int
+    """The status of what became of it: 499 if the client left, that of the error if a stream broke."""
     latency: float
     left: bool
     """The client went away before the answer was complete."""
@@ -60,6 +62,8 @@ class CompletionRecord:
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+    estimated: bool
+    """Nobody has counted some of the tokens."""
     finish_reasons: tuple[str, ...]
     """Of the choices that finished, in the order they did."""
     ttft: float | None
@@ -138,6 +142,8 @@ def log_request(record: RequestRecord) -> None:
     }
     if record.left:
         facts["client_left"] = True
+    elif record.outcome != record.status:
+        facts["broke"] = record.outcome
     if record.key_id is not None:
         facts |= {"key": record.key_id, "account": record.account_id}
     completion = record.completion
@@ -148,6 +154,7 @@ def log_request(record: RequestRecord) -> None:
             "prompt_tokens": completion.prompt_tokens,
             "cached_tokens": completion.cached_tokens,
             "completion_tokens": completion.completion_tokens,
+            **({"estimated": True} if completion.estimated else {}),
             "seed": completion.seed,
             "seed_drawn": completion.seed_drawn,
             "finish_reasons": list(completion.finish_reasons),

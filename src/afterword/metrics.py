@@ -75,7 +75,10 @@ class Metrics(RequestMetrics):
         self._collected = CollectorRegistry()
         self._collected.register(EngineCollector(models))
         self._requests = Counter(
-            "afterword_requests", "Requests that ended.", ("route", "status"), registry=self._collected
+            "afterword_requests",
+            "Requests that ended, by what became of them: 499 the client left, an error's status where a stream broke.",
+            ("route", "status"),
+            registry=self._collected,
         )
         self._latency = Histogram(
             "afterword_request_seconds",
@@ -114,7 +117,7 @@ class Metrics(RequestMetrics):
 
     @override
     def observe(self, record: RequestRecord) -> None:
-        self._requests.labels(record.route, str(record.status)).inc()
+        self._requests.labels(record.route, str(record.outcome)).inc()
         self._latency.labels(record.route).observe(record.latency)
         if record.left:
             self._left.labels(record.route).inc()

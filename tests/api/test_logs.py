@@ -20,6 +20,7 @@ COMPLETION = CompletionRecord(
     prompt_tokens=3,
     cached_tokens=2,
     completion_tokens=1,
+    estimated=False,
     finish_reasons=(),
     ttft=0.0123,
 )
@@ -29,6 +30,7 @@ RECORD = RequestRecord(
     path="/v1/completions",
     route="/v1/completions",
     status=200,
+    outcome=499,
     latency=0.5,
     left=True,
     completion=COMPLETION,

@@ -8,7 +8,8 @@ import pytest
 from tests.api.builders import HEAD, completion, delta, echo_hi, token
 
 from afterword.api.render import BodyRenderer, ChunkRenderer, new_head
-from afterword.completions.assemble import Choice, Usage
+from afterword.completions.assemble import Choice
+from afterword.completions.counting import Usage
 from afterword.tokens import ByteTokenizer
 
 USAGE = Usage(prompt_tokens=2, completion_tokens=3, cached_tokens=1)

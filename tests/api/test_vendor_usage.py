@@ -1,8 +1,14 @@
 """What is counted of answers whose tokens another server counts, and of those that it does not finish."""
 
+import asyncio
+import json
+from collections.abc import Sequence
+
+import httpx
 import pytest
-from tests.api.vendors import at_a_vendor
-from tests.engine.upstream.fakes import says, text_event, usage_event
+from tests.api.vendors import KEY, Counting, at_a_vendor, counting_of, vendor_engine
+from tests.engine.upstream.fakes import Message, breaks_after, hangs, refuses, says, text_event, usage_event
+from tests.live import run_server
 
 from afterword.gateway.grant import KeyLimits
 
@@ -34,7 +40,7 @@ async def test_gate_01_what_was_counted_beyond_the_limit_is_waited_for() -> None
     ("told", "counted"),
     [
         pytest.param((9, 1, 12), (9, 9, 1), id="more cached than there are"),
-        pytest.param((2**63, 1, 0), (2, 0, 1), id="beyond all prompts"),
+        pytest.param((2**63, 1, 0), (1, 0, 1), id="beyond all prompts"),
         pytest.param((9, 10**30, 0), (9, 0, 1), id="beyond what JSON and databases hold"),
     ],
 )
@@ -48,3 +54,109 @@ async def test_gate_01_counts_that_cannot_be_are_not_believed(
     assert response.status_code == 200
     [row] = counting.ledger.rows
     assert (row.prompt_tokens, row.cached_tokens, row.completion_tokens) == counted
+
+
+def row_of(counting: Counting) -> tuple[int, int, int, bool]:
+    """The only row: status, prompt and completion tokens, and whether they are an estimate."""
+    [row] = counting.ledger.rows
+    return row.status, row.prompt_tokens, row.completion_tokens, row.estimated
+
+
+PROMPT = {"prompt": "h\u00e9llo, said the cat to the dog", "max_tokens": 50}
+"""Of 32 bytes, about 8 tokens."""
+
+THREE = (text_event("a"), text_event("b"), text_event("c"))
+
+
+def running(event: Message, n_prompt: int, n_completion: int) -> Message:
+    """A chunk with the usage so far, as some vendors send it."""
+    return event | {"usage": usage_event(n_prompt, n_completion)["usage"]}
+
+
+async def leave_after(counting: Counting, last: str) -> None:
+    """Send a request as a stream over a socket, and go when `last` has come; wait for its row."""
+    with run_server(counting.app) as url:
+        headers = {"authorization": f"Bearer {KEY}"}
+        async with httpx.AsyncClient(base_url=url, headers=headers) as client:
+            async with client.stream("POST", "/v1/completions", json=PROMPT | {"stream": True}) as response:
+                async for line in response.aiter_lines():
+                    if line.startswith("data:") and last in json.loads(line[5:])["choices"][0]["text"]:
+                        break
+            async with asyncio.timeout(10):
+                while not counting.ledger.rows:
+                    await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("events", "counted"),
+    [
+        pytest.param(THREE, (499, 8, 3, True), id="no count"),
+        pytest.param([running(event, 11, 1 + n) for n, event in enumerate(THREE)], (499, 11, 3, True), id="running"),
+    ],
+)
+async def test_gate_02_a_client_that_leaves_is_charged_an_estimate(
+    events: Sequence[Message], counted: tuple[int, int, int, bool]
+) -> None:
+    async with at_a_vendor(hangs(lambda: fake, *events)) as (fake, counting):
+        await leave_after(counting, "c")
+        assert row_of(counting) == counted
+        assert await counting.tokens_used() == counted[1] + counted[2]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+async def test_gate_02_nothing_is_charged_where_nothing_ran(stream: bool) -> None:
+    async with at_a_vendor(refuses(500)) as (_, counting):
+        engine = vendor_engine("http://127.0.0.1:1")
+        try:
+            elsewhere = counting_of(engine)
+            for ours in (counting, elsewhere):
+                async with ours.client() as client:
+                    response = await client.post("/v1/completions", json=PROMPT | {"stream": stream})
+                assert response.status_code == 502
+                assert row_of(ours) == (502, 0, 0, False)
+                assert await ours.tokens_used() == 0
+        finally:
+            await engine.aclose()
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+@pytest.mark.parametrize(
+    ("events", "n_prompt"),
+    [
+        pytest.param(THREE, 8, id="no count"),
+        pytest.param([running(event, 11, 1 + n) for n, event in enumerate(THREE)], 11, id="running"),
+    ],
+)
+async def test_gate_02_an_answer_that_breaks_is_charged_as_far_as_it_came_and_has_failed(
+    stream: bool, events: Sequence[Message], n_prompt: int
+) -> None:
+    async with at_a_vendor(breaks_after(*events)) as (_, counting), counting.client() as client:
+        response = await client.post("/v1/completions", json=PROMPT | {"stream": stream})
+        assert response.status_code == (200 if stream else 502)
+        metrics = (await client.get("/metrics")).text
+        assert row_of(counting) == (502, n_prompt, 3, True)
+        assert await counting.tokens_used() == n_prompt + 3
+    assert 'afterword_requests_total{route="/v1/completions",status="502"} 1.0' in metrics
+
+
+async def test_gate_02_a_vendor_that_counts_nothing_leaves_an_estimate_also_in_the_answer() -> None:
+    whole = says(*THREE, text_event("", finish="stop"))
+    async with at_a_vendor(whole) as (_, counting), counting.client() as client:
+        usage = (await client.post("/v1/completions", json=PROMPT)).json()["usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]) == (8, 3, 11)
+    assert row_of(counting) == (200, 8, 3, True)
+
+
+async def test_gate_02_what_a_vendor_counts_at_the_end_is_no_estimate() -> None:
+    whole = says(*THREE, text_event("", finish="stop"), usage_event(11, 4))
+    async with at_a_vendor(whole) as (_, counting), counting.client() as client:
+        await client.post("/v1/completions", json=PROMPT)
+    assert row_of(counting) == (200, 11, 4, False)
+
+
+async def test_gate_02_a_limit_of_tokens_is_held_to_the_estimate_not_to_bytes() -> None:
+    whole = says(text_event("a", finish="stop"), usage_event(100, 1))
+    limits = KeyLimits(tokens_per_minute=200)
+    async with at_a_vendor(whole, limits=limits) as (_, counting), counting.client() as client:
+        assert (await client.post("/v1/completions", json={"prompt": "x" * 400, "max_tokens": 100})).status_code == 200
+        assert await counting.tokens_used() == 101

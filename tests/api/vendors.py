@@ -49,7 +49,7 @@ class Counting:
         return tokens.limit - tokens.remaining
 
 
-def counting(engine: Engine, limits: KeyLimits = LIMITS) -> Counting:
+def counting_of(engine: Engine, limits: KeyLimits = LIMITS) -> Counting:
     """`engine` as the model `m`."""
     grant = Grant("k1", "acme", None, limits)
     ledger, limiter = ListedRows(), memory_limiter()
@@ -72,6 +72,6 @@ async def at_a_vendor(
     with fake_upstream(*answers) as fake:
         engine = vendor_engine(fake.url, settings)
         try:
-            yield fake, counting(engine, limits)
+            yield fake, counting_of(engine, limits)
         finally:
             await engine.aclose()

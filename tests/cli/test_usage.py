@@ -15,7 +15,7 @@ from afterword.gateway.ledger import StoredLedger
 
 NOW = datetime.now(UTC)
 ROW = UsageRow(
-    datetime(2026, 11, 28, 12, tzinfo=UTC), "r", None, None, "me", "local/a", 1000, 4, 3, ("stop",), 0.1, 200
+    datetime(2026, 11, 28, 12, tzinfo=UTC), "r", None, None, "me", "local/a", 1000, 4, 3, False, ("stop",), 0.1, 200
 )
 
 
@@ -24,7 +24,7 @@ def _ledger(tmp_path: Path) -> None:
     async def write() -> None:
         ledger = StoredLedger(open_database(tmp_path / "afterword.db"))
         ledger.write(ROW)
-        ledger.write(replace(ROW, model="local/b", status=499))
+        ledger.write(replace(ROW, model="local/b", status=499, estimated=True))
         ledger.write(replace(ROW, time=datetime(2026, 11, 29, tzinfo=UTC)))
         await ledger.aclose()
 
@@ -35,21 +35,33 @@ def _ledger(tmp_path: Path) -> None:
 def test_without_options_usage_is_shown_by_day_and_model_with_a_total(afterword: Afterword) -> None:
     result = afterword("usage")
     assert [line.split() for line in result.stdout.splitlines()] == [
-        ["Day", "Model", "Requests", "Failed", "Prompt", "tokens", "Cached", "tokens", "Completion", "tokens"],
-        ["2026-11-28", "local/a", "1", "0", "1,000", "4", "3"],
-        ["2026-11-28", "local/b", "1", "1", "1,000", "4", "3"],
-        ["2026-11-29", "local/a", "1", "0", "1,000", "4", "3"],
-        ["Total", "3", "1", "3,000", "12", "9"],
+        [
+            "Day",
+            "Model",
+            "Requests",
+            "Failed",
+            "Prompt",
+            "tokens",
+            "Cached",
+            "tokens",
+            "Completion",
+            "tokens",
+            "Estimated",
+        ],
+        ["2026-11-28", "local/a", "1", "0", "1,000", "4", "3", "0"],
+        ["2026-11-28", "local/b", "1", "1", "1,000", "4", "3", "1"],
+        ["2026-11-29", "local/a", "1", "0", "1,000", "4", "3", "0"],
+        ["Total", "3", "1", "3,000", "12", "9", "1"],
     ]
 
 
 @pytest.mark.usefixtures("_ledger")
 def test_the_columns_are_those_asked_for(afterword: Afterword) -> None:
     assert afterword("usage", "--by", "user, key", "--format", "csv").stdout == (
-        "user,key,key_name,requests,failed,prompt_tokens,cached_tokens,completion_tokens\nme,,,3,1,3000,12,9\n"
+        "user,key,key_name,requests,failed,prompt_tokens,cached_tokens,completion_tokens,estimated\nme,,,3,1,3000,12,9,1\n"
     )
     assert json.loads(afterword("usage", "--by", "", "--format", "json").stdout) == [
-        {"requests": 3, "failed": 1, "prompt_tokens": 3000, "cached_tokens": 12, "completion_tokens": 9}
+        {"requests": 3, "failed": 1, "prompt_tokens": 3000, "cached_tokens": 12, "completion_tokens": 9, "estimated": 1}
     ]
 
 
@@ -69,7 +81,7 @@ def test_pruning_says_how_much_went(afterword: Afterword) -> None:
 
 def test_an_empty_ledger_is_an_empty_table(afterword: Afterword) -> None:
     assert afterword("usage", "--format", "csv").stdout == (
-        "day,model,requests,failed,prompt_tokens,cached_tokens,completion_tokens\n"
+        "day,model,requests,failed,prompt_tokens,cached_tokens,completion_tokens,estimated\n"
     )
     assert afterword("usage", "--by", "key", "--format", "csv").stdout.startswith("key,key_name,requests,")
     assert len(afterword("usage").stdout.splitlines()) == 1

@@ -8,7 +8,7 @@ from afterword.logs import RequestRecord
 from afterword.metrics import Metrics
 from afterword.models import ServedModel
 
-RECORD = RequestRecord("id", "POST", "/v1/completions", "/v1/completions", 200, 0.5, False)
+RECORD = RequestRecord("id", "POST", "/v1/completions", "/v1/completions", 200, 200, 0.5, False)
 
 
 def samples(text: bytes, name: str) -> list[str]:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afterword.completions.assemble import Assembler, Choice, Delta, Usage, join
+from afterword.completions.assemble import Assembler, Choice, Delta, join
 from afterword.completions.body import parse_body
+from afterword.completions.counting import Usage
 from afterword.completions.request import Completion
 from afterword.completions.resolve import resolve
 from afterword.completions.run import run

@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 from tests.completions.scripted import completion, scores
 
-from afterword.completions.assemble import Assembler, Choice, Delta, Echo, Usage, join
+from afterword.completions.assemble import Assembler, Choice, Delta, Echo, join
+from afterword.completions.counting import Usage
 from afterword.completions.request import Completion
 from afterword.engine.events import Chunk, Counted, Event, Finished, PromptDone, SampledToken
 

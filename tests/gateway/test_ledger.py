@@ -29,6 +29,7 @@ ROW = UsageRow(
     prompt_tokens=5,
     cached_tokens=4,
     completion_tokens=7,
+    estimated=True,
     finish_reasons=("stop", "length"),
     latency=0.25,
     status=200,

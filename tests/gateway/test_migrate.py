@@ -36,7 +36,7 @@ def test_what_the_steps_make_is_what_the_models_say(database: Database) -> None:
 def test_opening_again_changes_nothing(where: Path | str) -> None:
     for _ in range(2):
         with closing(open_database(where)) as database, database.reading() as connection:
-            assert connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")) == "0001"
+            assert connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")) == "0002"
 
 
 def test_a_database_of_a_newer_version_is_refused(where: Path | str) -> None:
@@ -46,7 +46,7 @@ def test_a_database_of_a_newer_version_is_refused(where: Path | str) -> None:
         open_database(where)
     assert str(caught.value).startswith(
         "The database was made by a newer version of this program: its tables are at step 9999, and this version "
-        "knows the steps up to 0001."
+        "knows the steps up to 0002."
     )
 
 

@@ -19,7 +19,7 @@ from afterword.gateway.ledger import StoredLedger
 from afterword.gateway.usage import DIMENSIONS, Dimension, UsageSum, prune_usage, sum_usage
 
 MIDNIGHT = datetime(2026, 11, 30, tzinfo=UTC)
-ROW = UsageRow(MIDNIGHT, "r", None, None, None, "local/a", 10, 4, 3, ("stop",), 0.1, 200)
+ROW = UsageRow(MIDNIGHT, "r", None, None, None, "local/a", 10, 4, 3, False, ("stop",), 0.1, 200)
 
 
 async def write(where: Path | str, *rows: UsageRow) -> None:
@@ -48,6 +48,13 @@ async def test_a_day_begins_at_midnight_utc_wherever_the_database_is(prepared: P
 async def test_requests_that_failed_are_counted_apart(prepared: Path | str, database: Database) -> None:
     await write(prepared, *(replace(ROW, status=status) for status in (200, 400, 429, 499, 500)))
     assert counts(sum_usage(database, ["model"], None, None)) == [("local/a", 5, 4, 50, 20, 15)]
+
+
+async def test_gate_02_requests_whose_tokens_are_estimates_are_counted_apart(
+    prepared: Path | str, database: Database
+) -> None:
+    await write(prepared, *(replace(ROW, estimated=estimated) for estimated in (True, False, True)))
+    assert [one.estimated for one in sum_usage(database, ["model"], None, None)] == [2]
 
 
 async def test_keys_have_their_id_and_name_and_accounts_their_name(prepared: Path | str, database: Database) -> None:
@@ -104,6 +111,7 @@ ROWS = st.lists(
         prompt_tokens=st.integers(0, 2**40),
         cached_tokens=st.integers(0, 9),
         completion_tokens=st.integers(0, 2**40),
+        estimated=st.booleans(),
         finish_reasons=st.just(("stop",)),
         latency=st.just(0.0),
         status=st.sampled_from([200, 499]),

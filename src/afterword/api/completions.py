@@ -165,7 +165,8 @@ async def _render(task: CompletionTask, deltas: AsyncIterator[Delta]) -> AsyncGe
 
 
 def _error_frame(error: Exception, scope: Scope) -> bytes:
-    failure = describe(error, scope)
+    failure, exchange = describe(error, scope), exchange_of(scope)
+    exchange.broke = failure.status
     if failure.status in REPORTED:
-        report(error, exchange_of(scope).request_id)
+        report(error, exchange.request_id)
     return frame(failure.body())

@@ -14,7 +14,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from afterword.api.ratelimit import ratelimit_headers
-from afterword.completions.assemble import Assembler, Usage
+from afterword.completions.assemble import Assembler
+from afterword.completions.counting import NOTHING_USED, Usage
 from afterword.completions.request import Completion
 from afterword.engine.events import Chunk, Event
 from afterword.gateway.base import Gateway, LimitState, Reservation, UsageRow
@@ -28,8 +29,6 @@ CLIENT_LEFT_STATUS = 499
 QUIET_ROUTES = frozenset({"/health", "/ready", "/metrics", "/playground/{version}/{name}"})
 """Requested every few seconds by probes, or thirty at a time by a browser: counted, not logged."""
 
-NOTHING_USED = Usage(prompt_tokens=0, completion_tokens=0, cached_tokens=0)
-
 _SANE_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
@@ -42,6 +41,8 @@ class Exchange:
     """`time.perf_counter()` at arrival."""
     status: int | None = None
     left: bool = False
+    broke: int | None = None
+    """The status of the error that ended a stream which had begun well."""
     grant: Grant | None = None
     """None until a valid key was found, and where none is needed."""
     reservation: Reservation | None = None
@@ -68,8 +69,20 @@ class Exchange:
             self.first_token = time.perf_counter()
 
     def usage(self) -> Usage:
-        """Tokens used so far: all that were generated, whether or not the client has read them."""
-        return self.assembler.usage() if self.submitted and self.assembler is not None else NOTHING_USED
+        """Tokens used so far: all that were generated, read or not (docs/rules.md#what-counts)."""
+        if not self.submitted or self.assembler is None:
+            return NOTHING_USED
+        # What an engine was doing for a client that has left is not known.
+        return self.assembler.used(whole=self.left)
+
+    @property
+    def outcome(self) -> int:
+        """The status of what became of the request, whatever was sent before that was known."""
+        if self.broke is not None:
+            return self.broke
+        if self.left:
+            return CLIENT_LEFT_STATUS
+        return 500 if self.status is None else self.status
 
     def record(self) -> CompletionRecord | None:
         """The completion's record so far, None if the request was not a valid one."""
@@ -86,6 +99,7 @@ class Exchange:
             prompt_tokens=usage.prompt_tokens,
             cached_tokens=usage.cached_tokens,
             completion_tokens=usage.completion_tokens,
+            estimated=usage.estimated,
             finish_reasons=tuple(self.finish_reasons),
             ttft=None if self.first_token is None else self.first_token - self.started,
         )
@@ -168,13 +182,13 @@ class ExchangeMiddleware:
         return LimitState()
 
     def _record(self, scope: Scope, path: str, exchange: Exchange) -> None:
-        no_status = CLIENT_LEFT_STATUS if exchange.left else 500
         record = RequestRecord(
             request_id=exchange.request_id,
             method=scope["method"],
             path=path,
             route=route_label(scope),
-            status=no_status if exchange.status is None else exchange.status,
+            status=exchange.outcome if exchange.status is None else exchange.status,
+            outcome=exchange.outcome,
             latency=time.perf_counter() - exchange.started,
             left=exchange.left,
             key_id=None if exchange.grant is None else exchange.grant.key_id,
@@ -206,9 +220,10 @@ def usage_row(record: RequestRecord, completion: CompletionRecord) -> UsageRow:
         prompt_tokens=completion.prompt_tokens,
         cached_tokens=completion.cached_tokens,
         completion_tokens=completion.completion_tokens,
+        estimated=completion.estimated,
         finish_reasons=completion.finish_reasons,
         latency=record.latency,
-        status=record.status,
+        status=record.outcome,
     )
 
 

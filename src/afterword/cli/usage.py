@@ -13,7 +13,7 @@ from afterword.cli.times import past
 from afterword.errors import ConfigurationError
 from afterword.gateway.usage import DIMENSIONS, Dimension, UsageSum, group_names, prune_usage, sum_usage
 
-SUMS = ("requests", "failed", "prompt_tokens", "cached_tokens", "completion_tokens")
+SUMS = ("requests", "failed", "prompt_tokens", "cached_tokens", "completion_tokens", "estimated")
 
 BY = Option(
     "by", ("--by",), str, f"Any of {', '.join(DIMENSIONS)}, with commas between them. [default: day,model]", "LIST"
@@ -30,7 +30,8 @@ def show(values: Mapping[str, Any]) -> None:
     """What was used: the requests and tokens of the ledger, added up.
 
     Failed requests are those that were refused, broke, or were left by the client. Days and moments are UTC. Cached
-    tokens are those of the prompt tokens that need not be computed.
+    tokens are those of the prompt tokens that need not be computed. Estimated are requests whose tokens nobody counted:
+    answers of vendors that broke, or that say nothing of what they used.
 
     \b
     Examples:
@@ -81,4 +82,4 @@ def _dimensions(text: str) -> list[Dimension]:
 
 
 def _counts(one: UsageSum) -> tuple[int, ...]:
-    return (one.requests, one.failed, one.prompt_tokens, one.cached_tokens, one.completion_tokens)
+    return (one.requests, one.failed, one.prompt_tokens, one.cached_tokens, one.completion_tokens, one.estimated)

@@ -1,12 +1,13 @@
 """Folds engine events into an answer. Streamed and plain answers are made of the same `Delta`s.
 
-Knows echo, best_of and usage; knows no JSON.
+Knows echo and best_of; knows no JSON.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from afterword.completions.counting import TokenCount, Usage
 from afterword.completions.rank import best_first
 from afterword.completions.request import Completion, Prompt
 from afterword.engine.events import Chunk, Counted, Event, Finished, PromptDone, PromptScores, SampledToken
@@ -39,20 +40,10 @@ class Delta:
     """Set on the first delta of a choice if the request has `return_token_ids`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Token counts of the whole request (docs/rules.md#usage)."""
-
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
-
-
 @dataclass(slots=True)
 class _Candidate:
     """What has come of one candidate and was not passed on yet."""
 
-    n_tokens: int = 0
     held: Chunk | None = None
     """The chunk of the last allowed token: `length` belongs on the same delta, and follows at once."""
     chunks: list[Chunk] = field(default_factory=list)
@@ -66,18 +57,14 @@ class Assembler:
     def __init__(self, completion: Completion) -> None:
         self._completion = completion
         self._candidates = [[_Candidate() for _ in range(request.n_candidates)] for request in completion.generations]
-        self._usage = Usage(sum(len(request.prompt) for request in completion.generations), 0, 0)
-        self._completed = [0] * len(completion.generations)
-        """Completion tokens of each prompt, as far as `_usage` counts them."""
-        self._is_counted = [False] * len(completion.generations)
-        """Whether an upstream's own count has replaced that of a prompt's completion tokens, later ones included."""
+        self._count = TokenCount(completion)
 
     def fold(self, prompt_index: int, event: Event) -> list[Delta]:
         """Take one event; return the deltas it makes final (none while best_of still compares candidates).
 
         Only the chunk of a last allowed token waits, for the end that follows it.
         """
-        self.count(prompt_index, event)
+        self._count.add(prompt_index, event)
         match event:
             case PromptDone():
                 return self._echoes(prompt_index, event.scores)
@@ -92,35 +79,15 @@ class Assembler:
 
     def usage(self) -> Usage:
         """Counts so far; final once every candidate has finished."""
-        return self._usage
+        return self._count.usage()
+
+    def used(self, *, whole: bool) -> Usage:
+        """What counts once the request has ended; see `TokenCount.used`."""
+        return self._count.used(whole=whole)
 
     def count(self, prompt_index: int, event: Event) -> None:
         """Count an event's tokens without making deltas: for events that the reader did not wait for."""
-        if isinstance(event, PromptDone):
-            self._add(cached=event.n_cached)
-            return
-        if isinstance(event, Counted):
-            self._recount(prompt_index, event)
-            return
-        candidate = self._candidates[prompt_index][event.index]
-        if not self._is_counted[prompt_index]:
-            self._completed[prompt_index] += event.n_tokens - candidate.n_tokens
-            self._add(completion=event.n_tokens - candidate.n_tokens)
-        candidate.n_tokens = event.n_tokens
-
-    def _recount(self, prompt_index: int, counted: Counted) -> None:
-        if counted.n_prompt is not None:
-            self._add(prompt=counted.n_prompt - len(self._completion.generations[prompt_index].prompt))
-        if counted.n_cached is not None:
-            # Of all prompts together: at most those.
-            self._add(cached=min(counted.n_cached, self._usage.prompt_tokens - self._usage.cached_tokens))
-        if counted.n_completion is not None:
-            self._add(completion=counted.n_completion - self._completed[prompt_index])
-            self._is_counted[prompt_index] = True
-
-    def _add(self, *, prompt: int = 0, completion: int = 0, cached: int = 0) -> None:
-        now = self._usage
-        self._usage = Usage(now.prompt_tokens + prompt, now.completion_tokens + completion, now.cached_tokens + cached)
+        self._count.add(prompt_index, event)
 
     def _echoes(self, prompt_index: int, scores: PromptScores | None) -> list[Delta]:
         """The first delta of each choice of a prompt, if the request shows anything of the prompt."""

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from afterword.engine.request import GenerationRequest
 from afterword.fields.shown import Shown
 
+BYTES_PER_TOKEN = 4
+"""Of text in common languages, by vocabularies of today."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
@@ -39,13 +42,28 @@ class Completion:
     include_obfuscation: bool
     seed: int
     user: str | None
+    exact_tokens: bool
+    """The prompts' tokens are the model's own. If not, how many they are to the model is an estimate."""
+
+    @property
+    def n_prompt_tokens(self) -> tuple[int, ...]:
+        """Tokens of each prompt, as far as they are known before it is sent."""
+        lengths = (len(one.prompt) for one in self.generations)
+        return tuple(length if self.exact_tokens else estimated_tokens(length) for length in lengths)
 
     @property
     def most_tokens(self) -> int:
         """Tokens that it can use at most: each prompt once, each candidate to its last allowed token."""
-        return sum(len(one.prompt) + one.n_candidates * one.max_tokens for one in self.generations)
+        return sum(self.n_prompt_tokens) + sum(one.n_candidates * one.max_tokens for one in self.generations)
 
     @property
     def n_choices(self) -> int:
         """Choices in the answer: prompts x n."""
         return len(self.prompts) * self.n
+
+
+def estimated_tokens(n_bytes: int) -> int:
+    """About how many tokens so many bytes of text are to a model whose tokenizer is not known; at least one
+    (docs/rules.md#estimates).
+    """
+    return max(1, -(-n_bytes // BYTES_PER_TOKEN))

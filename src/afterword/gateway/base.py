@@ -100,12 +100,14 @@ class UsageRow:
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+    estimated: bool
+    """Nobody has counted some of the tokens."""
     finish_reasons: tuple[str, ...]
     """Of the choices that finished, in the order they did."""
     latency: float
     """Seconds from arrival to end."""
     status: int
-    """499 if the client left before there was one."""
+    """Of what became of it: 499 if the client left before the end, that of the error if a stream broke."""
 
 
 class Ledger(Protocol):

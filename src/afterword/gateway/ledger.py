@@ -171,6 +171,7 @@ def _columns(row: UsageRow, writer: str, number: int) -> dict[str, Any]:
         "prompt_tokens": row.prompt_tokens,
         "cached_tokens": row.cached_tokens,
         "completion_tokens": row.completion_tokens,
+        "estimated": row.estimated,
         "finish_reasons": list(row.finish_reasons),
         "latency": row.latency,
         "status": row.status,

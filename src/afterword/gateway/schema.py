@@ -6,7 +6,19 @@ Everything works on SQLite and PostgreSQL; what differs between them is in this 
 from datetime import UTC, date, datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Float, ForeignKey, LargeBinary, MetaData, String, Text
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    Dialect,
+    Float,
+    ForeignKey,
+    LargeBinary,
+    MetaData,
+    String,
+    Text,
+    false,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -126,6 +138,7 @@ class UsageTable(Base):
     prompt_tokens: Mapped[int] = mapped_column(BigInteger)
     cached_tokens: Mapped[int] = mapped_column(BigInteger)
     completion_tokens: Mapped[int] = mapped_column(BigInteger)
+    estimated: Mapped[bool] = mapped_column(server_default=false())
     finish_reasons: Mapped[list[str]] = mapped_column(JSON)
     latency: Mapped[float] = mapped_column(Float(53))
     """Seconds."""

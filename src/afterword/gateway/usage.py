@@ -31,6 +31,8 @@ class UsageSum:
     cached_tokens: int
     """Of the prompt tokens."""
     completion_tokens: int
+    estimated: int
+    """Requests whose tokens nobody has counted, so that the sums are not exact."""
 
 
 def sum_usage(
@@ -86,6 +88,7 @@ def _select(columns: Sequence[ColumnElement[Any]]) -> Select[*tuple[Any, ...]]:
             func.coalesce(func.sum(UsageTable.prompt_tokens), 0),
             func.coalesce(func.sum(UsageTable.cached_tokens), 0),
             func.coalesce(func.sum(UsageTable.completion_tokens), 0),
+            func.coalesce(func.sum(case((UsageTable.estimated, 1), else_=0)), 0),
         )
         .select_from(UsageTable)
         .outerjoin(KeyTable, KeyTable.id == UsageTable.key_id)

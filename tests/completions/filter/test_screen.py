@@ -12,8 +12,9 @@ from tests.completions.scripted import ScriptedEngine
 from tests.completions.scripted import completion as scripted_completion
 from tests.fakes import generation_request
 
-from afterword.completions.assemble import Assembler, Choice, Delta, Usage, join
+from afterword.completions.assemble import Assembler, Choice, Delta, join
 from afterword.completions.body import parse_body
+from afterword.completions.counting import Usage
 from afterword.completions.filter.screen import Hit, Screened
 from afterword.completions.filter.verdict import ContentFilter
 from afterword.completions.request import Completion

@@ -102,6 +102,11 @@ class UpstreamAnswer:
             self._post([self._last])
         return counted
 
+    def break_off(self, *, exact: bool) -> None:
+        """There will be no more: post what the upstream has counted so far, if it has."""
+        if not exact and self._counts:
+            self._post([self._counted(exact=exact)])
+
     def _is_over(self, outgoing: OutgoingRequest) -> bool:
         return all(self._readers[candidate].finished for candidate in outgoing.candidates)
 

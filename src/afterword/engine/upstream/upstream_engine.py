@@ -31,7 +31,7 @@ from afterword.engine.upstream.outgoing import OutgoingRequest, Target, outgoing
 from afterword.engine.upstream.reply import MalformedReply, Reply
 from afterword.engine.upstream.token_lookup import TokenLookup
 from afterword.engine.upstream.upstream_answer import UpstreamAnswer
-from afterword.errors import EngineFailed, InvalidRequest, Overloaded, UpstreamFailed
+from afterword.errors import AfterwordError, EngineFailed, InvalidRequest, Overloaded, UpstreamFailed
 from afterword.text.stops import shared_stops
 from afterword.tokens import Tokenizer
 
@@ -82,7 +82,7 @@ class UpstreamEngine(Engine):
         self._check_breaker()
         job = _Job(request, self._tracker.add(request.n_candidates))
         self._tasks.start(job)
-        return MailboxGeneration(job.mailbox, lambda: self._tasks.cancel(job), lambda index: self._end(job, index))
+        return MailboxGeneration(job.mailbox, lambda: self._left(job), lambda index: self._end(job, index))
 
     @override
     def check_capacity(self, n_sequences: int) -> None:
@@ -117,6 +117,12 @@ class UpstreamEngine(Engine):
                 "The server that runs this model has failed several times; it gets no requests at present.",
                 retry_after=wait,
             )
+
+    def _left(self, job: "_Job") -> None:
+        """Its reader has gone: what the upstream has counted by now is there for who counts after it."""
+        if job.answer is not None:
+            job.answer.break_off(exact=self._target.exact)
+        self._tasks.cancel(job)
 
     def _end(self, job: "_Job", index: int) -> None:
         """End one candidate. The API has no way to tell the upstream, so its request goes on until all have ended."""
@@ -153,7 +159,11 @@ class UpstreamEngine(Engine):
         answer = job.answer = UpstreamAnswer(request, self._readers(request), self._lookup, job.mailbox.post)
         # Again: the breaker may have opened while the prompt waited for its slot.
         self._check_breaker()
-        await self._send_with_breaker(outgoing_requests(request, self._target), answer, request)
+        try:
+            await self._send_with_breaker(outgoing_requests(request, self._target), answer, request)
+        except AfterwordError:
+            answer.break_off(exact=self._target.exact)
+            raise
         self._close_answer(job, answer)
 
     def _close_answer(self, job: "_Job", answer: UpstreamAnswer) -> None:
