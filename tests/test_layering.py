@@ -59,7 +59,7 @@ HOMES = {
 
 MAX_ROOT_FILES = 12
 MAX_FILE_LINES = 400
-MAX_FUNCTION_LINES = 60
+MAX_FUNCTION_LINES = 50
 
 
 def part(path: Path) -> str:
