@@ -2,7 +2,7 @@
 
 import pytest
 
-from afterword.cluster.routing_policy import CALM, SLACK, rank
+from afterword.cluster.routing_policy import EQUALLY_BUSY, SLACK, rank
 
 CHAIN = (b"first block", b"second block")
 
@@ -12,7 +12,7 @@ CHAIN = (b"first block", b"second block")
     [
         pytest.param({"a": 2}, {"a": 0, "b": 0}, "a", id="who holds the beginning"),
         pytest.param({"a": 1, "b": 2}, {"a": 0, "b": 5}, "b", id="who holds most of it"),
-        pytest.param({"a": 2, "b": 2}, {"a": CALM + 2, "b": 1}, "b", id="of equals the least busy"),
+        pytest.param({"a": 2, "b": 2}, {"a": EQUALLY_BUSY + 2, "b": 1}, "b", id="of equals the least busy"),
         pytest.param({"a": 2}, {"a": SLACK - 1, "b": 0}, "a", id="also when it is busier"),
         pytest.param({"a": 2}, {"a": SLACK, "b": 0}, "b", id="not when it is much busier"),
         pytest.param({"a": 2, "b": 1}, {"a": SLACK + 3, "b": 1, "c": 3}, "b", id="then the next best"),
@@ -30,7 +30,7 @@ def test_every_replica_is_ranked() -> None:
 def test_an_unknown_beginning_goes_to_the_same_place_from_everywhere() -> None:
     beginnings = [(str(i).encode(),) for i in range(200)]
     idle = {"a": 0, "b": 0, "c": 0}
-    uneven = {"c": CALM, "b": 1, "a": 0}
+    uneven = {"c": EQUALLY_BUSY, "b": 1, "a": 0}
     chosen = [rank(beginning, {}, idle)[0] for beginning in beginnings]
     assert chosen == [rank(beginning, {}, uneven)[0] for beginning in beginnings]
     assert {replica: chosen.count(replica) > 40 for replica in "abc"} == {"a": True, "b": True, "c": True}

@@ -1,6 +1,6 @@
-"""What is deployed: the application with a model's engines, and the one with HTTP in front of them all.
+"""The Serve applications: one with the engines of each model, and one with HTTP in front of them all.
 
-Options of a deployment that come from the configuration are decided here. Knows not how they get onto a cluster.
+Their options follow from the configuration. `deploy.py` puts them on a cluster.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ from afterword.config.tree import ClusterConfig, Config
 VERSION_VARIABLE = "AFTERWORD_DEPLOYMENT"
 
 DRAIN_SECONDS = 600.0
-"""How long a replica that is being replaced may go on with what it has."""
+"""How long a replica that is being replaced may take to finish its requests."""
 
 HEALTH_SECONDS = 2.0
-"""Time between two looks at an engine's health."""
+"""Time between two health checks of an engine."""
 
 OTHER_REQUESTS = 1024
-"""Requests on one HTTP replica beside those whose prompts wait for a slot."""
+"""Requests on one HTTP replica besides those whose prompts wait for a slot."""
 
 
 def engine_application(config: Config, number: int, version: str) -> Application:
@@ -64,7 +64,7 @@ def http_application(config: Config, engines: Mapping[str, str], version: str) -
 
 
 def _actor(version: str, *, cpus: int, gpus: int) -> dict[str, Any]:
-    """What Ray sets aside for a replica. The version makes Serve see a change, and so replace what runs."""
+    """Resources of a replica. The version is in it so that Serve sees a change, and replaces running replicas."""
     return {"num_cpus": cpus, "num_gpus": gpus, "runtime_env": {"env_vars": {VERSION_VARIABLE: version}}}
 
 

@@ -1,4 +1,4 @@
-"""Calls to a deployment of `EngineReplica`s, as Ray Serve makes them; its failures become ours here."""
+"""Calls to a deployment of `EngineReplica`s through Ray Serve, whose errors become ours here."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from afterword.errors import Overloaded
 
 
 class RayReplicas(Replicas):
-    """`Replicas` behind a handle."""
+    """Replicas behind a Serve handle."""
 
     def __init__(self, handle: DeploymentHandle) -> None:
         self._handle = handle
@@ -25,8 +25,8 @@ class RayReplicas(Replicas):
 
     @override
     def ask(self, request: GenerationRequest) -> "RayAnswer":
-        # In a context of its own: calls made within one HTTP request would share that one's id, by which Serve's
-        # routers tell calls apart.
+        # In a context of its own: else the calls of one HTTP request share its id, by which Serve's routers distinguish
+        # calls.
         return RayAnswer(Context().run(self._streaming.remote, request))
 
     @override
@@ -36,7 +36,7 @@ class RayReplicas(Replicas):
 
 
 class RayAnswer(ReplicaAnswer):
-    """An `ReplicaAnswer`, over the generator that a call returns."""
+    """An answer over the generator that a call returns."""
 
     def __init__(self, messages: Any) -> None:
         self._messages = messages

@@ -7,7 +7,7 @@ from afterword.engine.events import Chunk, Counted, Event, Finished, PromptDone
 
 @dataclass(slots=True)
 class _Counts:
-    """What has been passed on of one candidate."""
+    """What one candidate's reader has got so far."""
 
     n_tokens: int = 0
     sum_logprob: float = 0.0
@@ -16,13 +16,13 @@ class _Counts:
 
 
 class CandidateEnds:
-    """Stands between a source of events and their reader (see `Generation.end`). Not thread-safe."""
+    """Filters a source's events after candidates were ended (`Generation.end`). Not thread-safe."""
 
     def __init__(self, n_candidates: int) -> None:
         self._counts = [_Counts() for _ in range(n_candidates)]
 
     def end(self, index: int) -> list[Finished]:
-        """Stop passing the candidate on; gives its end, none if it has ended before."""
+        """Drop the candidate's further events; returns its end, nothing if it has ended before."""
         counts = self._counts[index]
         if counts.finished:
             return []

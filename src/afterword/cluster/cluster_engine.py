@@ -20,31 +20,31 @@ from afterword.errors import AfterwordError, EngineFailed
 from afterword.tokens import Tokenizer
 
 ATTEMPTS = 3
-"""Replicas that a request is tried on before it fails: only while nothing of its answer has been seen."""
+"""Replicas that a request is tried on before it fails; only while no event of its answer has come."""
 
 SUMMED = tuple(field.name for field in fields(EngineStats) if field.type is int or field.type == "int")
 """The figures of `EngineStats` that are counts."""
 
 REPORT_SECONDS = 2.0
-"""Time between two looks at the replicas' figures, if they are few."""
+"""Time between two reports of all replicas, if they are few."""
 
 SECONDS_A_REPORT = 0.02
-"""For each replica, if they are many."""
+"""The same for each replica, if they are many."""
 
 
 class ReplicaLost(EngineFailed):
-    """A replica does not answer any more."""
+    """A replica has died."""
 
 
 class ReplicaAnswer(Protocol):
-    """What a replica says to a request."""
+    """A replica's answer to a request."""
 
     async def __anext__(self) -> Message:
         """The next message. Raises `ReplicaLost`, and `Overloaded` if no replica takes the request."""
         ...
 
     def cancel(self) -> None:
-        """Have the replica stop."""
+        """Make the replica stop."""
         ...
 
 
@@ -61,7 +61,7 @@ class Replicas(Protocol):
 
 
 class ClusterEngine(Engine):
-    """An `Engine` over replicas."""
+    """An engine over replicas."""
 
     # An attribute here: the protocol's property only asks for something to read.
     fingerprint: str = ""
@@ -115,7 +115,7 @@ class ClusterEngine(Engine):
 
 
 class RemoteGeneration(Generation):
-    """A `Generation` on a replica that is chosen on entering, and chosen anew if it dies before its first event."""
+    """A generation on a replica; on another one if that dies before its first event."""
 
     def __init__(self, engine: ClusterEngine, request: GenerationRequest) -> None:
         self._engine = engine
@@ -167,7 +167,7 @@ class RemoteGeneration(Generation):
             self._reading.cancel()
 
     def _over(self, reading: asyncio.Task[None]) -> None:
-        """Nobody reads any more. Only now: whoever waits for a message of a cancelled answer takes it for lost."""
+        """Cancel the call after its reader, which would take a cancelled call for a lost replica."""
         if reading.cancelled():
             self._answer.cancel()
 
@@ -178,30 +178,30 @@ class RemoteGeneration(Generation):
             self._mailbox.post([EngineFailed("The replica stopped before the completion was done.")])
 
     async def _batches(self) -> AsyncIterator[tuple[Event, ...]]:
-        """What the replica says; if it dies before it has said anything, what another one says."""
-        silent = True
+        """The replica's batches of events; those of another replica if it dies before the first."""
+        no_events = True
         while True:
             try:
                 message = await anext(self._answer)
             except StopAsyncIteration:
                 return
             except ReplicaLost as error:
-                if not silent:
+                if not no_events:
                     raise
                 await self._again(error)
                 continue
             except Exception:
-                # None that a replica's end has: it would go on for nobody.
+                # The replica is alive and would go on without a reader.
                 self._answer.cancel()
                 raise
             if isinstance(message, Refusal):
                 raise message.error()
             assert not isinstance(message, Accepted), "a request is accepted once"
-            silent = False
+            no_events = False
             yield message
 
     async def _again(self, error: ReplicaLost) -> None:
-        """Ask another replica. Raises `error` if enough of them have been asked."""
+        """Send the request to another replica. Raises `error` after `ATTEMPTS`."""
         if self._attempts >= ATTEMPTS:
             raise error
         self._attempts += 1
@@ -209,7 +209,7 @@ class RemoteGeneration(Generation):
         await self._accepted()
 
     async def _accepted(self) -> None:
-        """Return once some replica has queued the request. Raises what it says instead.
+        """Return once a replica has queued the request. Raises its refusal instead.
 
         `ReplicaLost` if none answers.
         """
@@ -220,12 +220,12 @@ class RemoteGeneration(Generation):
             return
         if isinstance(first, Refusal):
             raise first.error()
-        assert isinstance(first, Accepted), "the first message tells whether the request was queued"
+        assert isinstance(first, Accepted), "the first message says whether the request was queued"
         self._engine.fingerprint = first.fingerprint
 
 
 def pause(n_replicas: int) -> float:
-    """Seconds until that many replicas are asked for figures again: each asker makes some tens of calls a second."""
+    """Seconds until that many replicas are asked for reports again: some tens of calls a second for each asker."""
     return max(REPORT_SECONDS, n_replicas * SECONDS_A_REPORT)
 
 

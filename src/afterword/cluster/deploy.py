@@ -1,4 +1,4 @@
-"""Puts the application on a Ray cluster, restarts it in turn, takes it away. Called from the command line's process.
+"""Deploys the application on a Ray cluster, updates and removes it. Called from the command line's process.
 
 Two kinds of deployment: one of `EngineReplica`s for each model, and one of `HttpReplica`s in front of them all.
 """
@@ -42,14 +42,14 @@ def connected(address: str | None) -> Iterator[None]:
 
     Raises `ConfigurationError` if there is no cluster.
     """
-    # What becomes of each replica is in Serve's own log files; what of it matters to the caller is said here.
+    # Details of each replica are in Serve's own log files; what matters to the caller is logged here.
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     if address is not None and address != "auto":
         _reach(address)
     try:
         ray.init(
             address=address,
-            # Only a new cluster is asked about a dashboard, and this one nobody looks at.
+            # Only a new cluster may be given this option; such a temporary one needs no dashboard.
             include_dashboard=False if address is None else None,
             namespace="afterword",
             log_to_driver=False,
@@ -65,7 +65,7 @@ def connected(address: str | None) -> Iterator[None]:
 
 
 def _reach(address: str) -> None:
-    """Raise `ConfigurationError` if nobody listens there: Ray itself would try for a minute."""
+    """Raise `ConfigurationError` if nothing listens there: Ray itself would try for a minute."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise ConfigurationError(f"The address of a cluster is HOST:PORT, auto or local, not {address}.")
@@ -104,15 +104,15 @@ def deploy(config: Config) -> dict[str, Facts]:
 
 
 def remove() -> None:
-    """Take everything off the cluster. Within `connected`."""
+    """Remove everything from the cluster. Within `connected`."""
     serve.shutdown()
 
 
 def application_name(model: ModelConfig) -> str:
     """The Serve application that holds a model's engines.
 
-    Another one when the file behind a name is another: HTTP replicas that still have the old one's tokenizer must not
-    reach engines with the new one.
+    A new application if the model's path changes: HTTP replicas that still have the old tokenizer must not reach
+    engines with the new model.
     """
     identity = blake2b(f"{model.name}\0{model.engine}\0{model.path}".encode(), digest_size=4).hexdigest()
     readable = re.sub(r"[^A-Za-z0-9.]+", "-", model.name)
@@ -128,7 +128,7 @@ def _run(applications: Mapping[str, Application], route_prefix: str | None) -> N
 
 
 def _until_running(names: Collection[str]) -> None:
-    """Wait for applications, and log what holds them up. Raises `ConfigurationError` if one cannot start."""
+    """Wait for applications, and log what they wait for. Raises `ConfigurationError` if one cannot start."""
     said = ""
     while True:
         status = serve.status().applications
@@ -150,19 +150,19 @@ def _until_running(names: Collection[str]) -> None:
 
 
 def _cause(application: ApplicationStatusOverview) -> str:
-    """Why a replica does not start: our own sentence, or else everything that Serve says about it."""
+    """Why a replica does not start: our own sentence, or else all of Serve's messages."""
     said = [application.message, *(deployment.message for deployment in application.deployments.values())]
     return _sentence("\n".join(said)) or "\n".join(said)
 
 
 def _sentence(message: str) -> str:
-    """Our own sentence out of the traceback in a message of Serve; empty if there is none."""
+    """Our own sentence from the traceback in a message of Serve; empty if there is none."""
     found = re.findall(rf"{ConfigurationError.__name__}: (.+)", message)
     return found[-1] if found else ""
 
 
 def _describe(handle: DeploymentHandle) -> Facts:
-    """What a model's replicas say of it. Blocks; not on an event loop."""
+    """The facts of a model, from one of its replicas. Blocks; not on an event loop."""
     facts = handle.describe.remote().result(timeout_s=60)
     assert isinstance(facts, Facts)
     return facts

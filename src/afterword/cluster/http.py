@@ -1,4 +1,4 @@
-"""The application of one server, on a replica without a model: its engines are elsewhere in the cluster."""
+"""The HTTP application on a replica without models: its engines are other replicas of the cluster."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -43,7 +43,7 @@ class HttpReplica:
             for model in config.models
             if runs_here(model)
         }
-        # In a thread, because vendors are asked about their models.
+        # In a thread, because it sends requests to vendors.
         self._registry = await asyncio.to_thread(registry_of, config, lambda model: on_cluster[model.name])
         at_vendors = [model for model in self._registry.all() if model.name not in on_cluster]
         self._metrics = ClusterMetrics(context.replica_id.unique_id, at_vendors, self._elsewhere)
@@ -53,7 +53,7 @@ class HttpReplica:
         self._watch = asyncio.create_task(self._keep_others(context.deployment, context.app_name))
 
     async def _on_cluster(self, model: ModelConfig, application: str) -> ServedModel:
-        """The model as its engines describe it, once there are any."""
+        """The model as its engines describe it, once they run."""
         handle = await _handle_of(application)
         facts: Facts = await handle.describe.remote()
         engine = ClusterEngine(RayReplicas(handle), facts, load_tokenizer(model))
@@ -85,7 +85,7 @@ class HttpReplica:
             yield from ((report.replica, report.exposition) for report in engine.reports())
 
     async def _keep_others(self, deployment: str, application: str) -> None:
-        """Ask the other HTTP replicas for their counters, again and again."""
+        """Fetch the other HTTP replicas' counters repeatedly."""
         handle = serve.get_deployment_handle(deployment, application)
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What crosses from an engine's replica to the replicas that speak HTTP. Plain frozen values; knows no Ray.
+"""The messages from engine replicas to HTTP replicas. Plain frozen values; knows no Ray.
 
 A generation is a stream of messages: `Accepted` or `Refusal`, then batches of engine events, then nothing more or a
 `Refusal` in place of the rest. Errors travel as values: an exception that Ray carries arrives wrapped, and not all of
@@ -74,12 +74,12 @@ Message = Accepted | Refusal | tuple[Event, ...]
 
 
 async def messages(engine: Engine, replica: str, request: GenerationRequest) -> AsyncGenerator[Message, None]:
-    """What a replica says to a request; see above. Closing or cancelling it cancels the generation."""
+    """A replica's messages for a request. Closing or cancelling it cancels the generation."""
     try:
         async with engine.generate(request) as generation:
             yield Accepted(replica, engine.fingerprint)
             async for event in generation:
-                # All that is there: a message costs Ray about as much however much is in it.
+                # All events that have come: a message costs Ray about the same however large it is.
                 yield (event, *generation.unread())
     except (InvalidRequest, Overloaded, EngineFailed) as error:
         yield refusal(error)

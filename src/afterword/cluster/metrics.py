@@ -1,4 +1,4 @@
-"""The cluster's counters as one exposition: each replica's own, told apart by a label. Knows no Ray."""
+"""The cluster's counters as one exposition: those of each replica, with a label. Knows no Ray."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ Exposition = tuple[str, bytes]
 
 
 class ClusterMetrics(RequestMetrics):
-    """What `/metrics` shows on any HTTP replica: its own counters as they are, all others' as last heard of."""
+    """What `/metrics` shows on any HTTP replica: its own counters, and the latest ones of all others."""
 
     def __init__(
         self, replica: str, models: Sequence[ServedModel], elsewhere: Callable[[], Iterable[Exposition]]

@@ -1,8 +1,8 @@
 """Which replica has computed which prompt prefixes, as far as one router has seen. Knows no Ray.
 
 A prefix is named by a chain of hashes, one for each block of tokens, so that two prompts share exactly the entries of
-their common blocks. The oldest entries go first; what a replica has forgotten meanwhile cannot be seen from here, which
-costs a little and breaks nothing.
+their common blocks. The oldest entries are dropped first. What a replica has evicted meanwhile is not known here, which
+only costs a prefill.
 """
 
 from collections import OrderedDict
@@ -12,7 +12,7 @@ from hashlib import blake2b
 import numpy as np
 
 BLOCK = 16
-"""Tokens in a block: what is shared by less is not worth going elsewhere for."""
+"""Tokens in a block: a shorter shared prefix does not decide the replica."""
 
 MAX_ENTRIES = 200_000
 """Blocks remembered: some 3 million tokens, about 40 MB."""
@@ -43,7 +43,7 @@ class PrefixIndex:
         """Remember that `replica` is about to compute the prompt."""
         for block in reversed(chain):
             self._holders.setdefault(block, set()).add(replica)
-            # From the end to the start, so that of one prompt the end is forgotten first.
+            # From the end to the start, so that of one prompt the end is dropped first.
             self._holders.move_to_end(block)
         while len(self._holders) > self._max_entries:
             self._holders.popitem(last=False)

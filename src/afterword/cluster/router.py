@@ -28,7 +28,7 @@ class PrefixRouter(RequestRouter):  # type: ignore[misc]
         chain = _chain(pending_request)
         ongoing = {name: self._under_way(replica.replica_id) for name, replica in by_id.items()}
         ranked = rank(chain, self._index.matches(chain), ongoing)
-        # Already now: requests that come while this one is on its way should follow it.
+        # Before it is sent, so that requests which come meanwhile are routed after it.
         self._index.add(chain, ranked[0])
         return [[by_id[name]] for name in ranked]
 

@@ -4,16 +4,16 @@
 2. If that one has `SLACK` requests more under way than the least busy of all, it is passed over: waiting there would
    cost more than computing the prefix again.
 3. With no beginning known, the replica that a hash of the first block prefers among the least busy: routers that
-   have never heard of each other send the same beginning to the same place.
+   do not communicate send the same beginning to the same replica.
 """
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
 SLACK = 8
-"""Requests that a replica may be ahead of the least busy one before a shared prefix no longer draws to it."""
+"""Requests that a replica may be ahead of the least busy one before its shared prefix no longer counts."""
 
-CALM = 2
+EQUALLY_BUSY = 2
 """Difference in requests under way that counts as equally busy when nothing else decides."""
 
 
@@ -27,7 +27,7 @@ def rank(chain: Sequence[bytes], held: Mapping[str, int], ongoing: Mapping[str, 
     def worth(replica: str) -> tuple[int, int, int, int]:
         extra = ongoing[replica] - least
         blocks = held.get(replica, 0) if extra < slack else 0
-        return (-blocks, max(0, extra - CALM), _preference(chain, replica), extra)
+        return (-blocks, max(0, extra - EQUALLY_BUSY), _preference(chain, replica), extra)
 
     return sorted(ongoing, key=worth)
 

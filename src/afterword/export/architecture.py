@@ -1,4 +1,4 @@
-"""What a GGUF model of a known architecture is called in the Hugging Face format: its configuration, its tensors.
+"""The configuration and tensor names of a GGUF model in the Hugging Face format.
 
 A table of facts about three architectures. An architecture, or a variant of one, that is not in it is refused by name:
 a model exported wrongly would answer, only badly.
