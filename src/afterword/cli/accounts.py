@@ -1,4 +1,4 @@
-"""`afterword accounts`: who is charged for what the server does."""
+"""`afterword accounts`: create and list the accounts that keys charge."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

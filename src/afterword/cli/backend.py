@@ -1,4 +1,4 @@
-"""Where a command's completions come from: a model in this process or a server. Knows neither of them."""
+"""The protocol of what answers a command's completion requests: a model in this process, or a server."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Backend(Protocol):
     """Answers completion requests, given as the JSON bodies of the API. Errors are `AfterwordError`s."""
 
     async def stream(self, request: dict[str, Any], write: Callable[[str], object]) -> Ending:
-        """Complete with one choice, handing over its text as it grows."""
+        """Complete with one choice, calling `write` with its text as it grows."""
         ...
 
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -26,5 +26,5 @@ class Backend(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of the model or the connection."""
+        """Close the model or the connection."""
         ...

@@ -13,7 +13,7 @@ from afterword.config.tree import Config
 from afterword.errors import ConfigurationError
 
 LOCAL = "local"
-"""Stands for a cluster of this machine alone that lives as long as the command."""
+"""The address of a cluster of this machine alone that runs as long as the command."""
 
 CLUSTER_OPTION = Option(
     "cluster",
@@ -74,7 +74,7 @@ def _ray_side() -> ModuleType:
 
 
 def _wait_for_signal() -> None:
-    told = threading.Event()
+    stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: told.set())
-    told.wait()
+        signal.signal(number, lambda *_: stopped.set())
+    stopped.wait()

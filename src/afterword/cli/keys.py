@@ -1,4 +1,4 @@
-"""`afterword keys`: who may use the server, for what and how much."""
+"""`afterword keys`: create, list, rotate and revoke API keys."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

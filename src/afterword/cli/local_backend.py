@@ -1,4 +1,4 @@
-"""Completions by a model in this process: the path of an HTTP request without the HTTP."""
+"""Completions by a model in this process: the same calls as for an HTTP request, without HTTP."""
 
 from collections.abc import Callable
 from typing import Any

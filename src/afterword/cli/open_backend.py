@@ -1,4 +1,4 @@
-"""Decides from the command line where completions come from: `--url` is a server, anything else a local model."""
+"""Opens the backend of a command: with `--url` a server, else a model in this process."""
 
 import os
 import sys
@@ -49,7 +49,7 @@ def _local(values: Mapping[str, Any]) -> Backend:
     config = config.model_copy(update={"models": config.models[:1]})
     if sys.stderr.isatty():
         typer.echo(f"Loading {config.models[0].name} (longer when it is the first time) ...", err=True)
-    # Below what a person sees within a second: these bring in what runs models.
+    # Imported after the line above is shown: these load the libraries that run models.
     from afterword import logs
     from afterword.cli.local_backend import LocalBackend
     from afterword.loading.registry import load_registry

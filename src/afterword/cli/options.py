@@ -1,4 +1,4 @@
-"""Command-line options made from tables: a command takes one mapping, the table says which options fill it.
+"""Command-line options made from tables: a command gets one mapping of their values.
 
 Knows typer, and neither what a setting means nor what a request is.
 """
@@ -20,7 +20,7 @@ class Option:
     """One option: what it is called, what it takes and how `--help` explains it."""
 
     name: str
-    """Key in the mapping; None stands there where the option was not given."""
+    """Key in the mapping, whose value is None if the option was not given."""
     flags: tuple[str, ...]
     takes: Any
     """`str`, `bool` or `list[str]`."""

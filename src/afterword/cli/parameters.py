@@ -1,6 +1,6 @@
 """The fields of a completion request as command-line options, made from the table of fields.
 
-Values are only told apart by shape here; ranges are the business of `completions`, which refuses in the API's words.
+Only the form of values is checked here; `completions` checks ranges, with the API's messages.
 """
 
 import json

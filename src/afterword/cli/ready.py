@@ -1,4 +1,4 @@
-"""The line that a started server says: where it is and what it serves, under which names and with how much room."""
+"""The ready line of a server: its address, its models under all names, their context and slots."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Rows of facts on stdout: as a table for people, as CSV or JSON for programs. Knows nothing of what they mean."""
+"""Writes rows to stdout: as a table for people, as CSV or JSON for programs."""
 
 import csv
 import shutil
@@ -25,7 +25,7 @@ GAP = "  "
 """Between two columns."""
 
 NONE = "-"
-"""What stands where there is nothing to say."""
+"""Shown for None."""
 
 
 def format_of(given: str | None) -> Format:

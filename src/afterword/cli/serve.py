@@ -1,4 +1,4 @@
-"""What `afterword serve` does: load the models, listen, say so, and stop in good order.
+"""Runs the server: loads the models, listens, prints the ready line, and shuts down in order.
 
 The only place that starts a server. The command itself is in `serving.py`.
 """
@@ -79,6 +79,6 @@ def _bind(server: ServerConfig) -> socket.socket:
 
 
 def _ignore_repeated_signals() -> None:
-    """Let a stop in good order exit with 0: uvicorn raises the signal that stopped it again once it is done."""
+    """So that a clean shutdown exits with 0: uvicorn raises the signal that stopped it again at its end."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)

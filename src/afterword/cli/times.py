@@ -1,4 +1,4 @@
-"""Moments as people write them on the command line: dates, times of day, spans from now. All in UTC."""
+"""Parses times on the command line: dates, times of day, spans from now. All in UTC."""
 
 import re
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""`afterword usage`: what was used, by whom and of what, from the ledger."""
+"""`afterword usage`: sums of the ledger, and removal of old rows."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
