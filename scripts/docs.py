@@ -119,6 +119,13 @@ bits, Q2_K to Q8_0, IQ3_S, IQ4_NL, IQ4_XS, MXFP4, TQ1_0 and TQ2_0. Each is teste
 Q2_K a row beside three others may have other last bits than alone, though the probe finds none. Ids of tokens are
 compared with those of fifteen vocabularies' makers (`make test-models`), of the kinds BPE, SPM and WPM.
 
+`make test-models` fetches real weights, which are not shipped: Gemma 3 270M (`Q4_K_M`, sliding windows) and
+Qwen2.5-Coder 0.5B Instruct (`Q4_K_M`, four types of numbers); the default model is written anew in every type. Over
+HTTP twenty requests with seeds have the same bytes alone, beside fourteen clients and after a restart; typing and
+scoring find four fifths of their prompts in the cache; log-probabilities are as far from llama-cpp-python's as
+rounding to 8 bits takes them (2 % of what they are on Gemma, 1 % on Qwen, their sums within 0.4 %); and Qwen's infill
+tokens find the missing middle of a function.
+
 What a model keeps of a text is in the third column: **attention** keeps keys and values of every token, a **window** in
 some layers those of the latest ones only (here all are kept, so that any beginning can be reused), a **state** does not
 grow with the text, and **both** has layers of either kind. Architectures that are in no table may run; nobody tried.
