@@ -160,3 +160,13 @@ async def test_gate_02_a_limit_of_tokens_is_held_to_the_estimate_not_to_bytes() 
     async with at_a_vendor(whole, limits=limits) as (_, counting), counting.client() as client:
         assert (await client.post("/v1/completions", json={"prompt": "x" * 400, "max_tokens": 100})).status_code == 200
         assert await counting.tokens_used() == 101
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+async def test_gate_03_an_empty_finish_reason_is_none(stream: bool) -> None:
+    whole = says(text_event("a", finish=""), text_event("b", finish=""), text_event("", finish="eos_token"))
+    async with at_a_vendor(whole) as (_, counting), counting.client() as client:
+        response = await client.post("/v1/completions", json=PROMPT | {"stream": stream})
+    assert response.status_code == 200
+    assert '"error"' not in response.text
+    assert counting.ledger.rows[0].finish_reasons == ("stop",)

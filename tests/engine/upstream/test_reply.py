@@ -154,3 +154,23 @@ def test_errors(event: dict[str, Any], expected: ReplyError) -> None:
 def test_what_is_no_completion_is_said_to_be_none(data: bytes) -> None:
     with pytest.raises(MalformedReply):
         parse_event(data)
+
+
+@pytest.mark.parametrize(
+    ("sent", "meant"),
+    [
+        (None, None),
+        ("", None),
+        (" ", None),
+        ("eos_token", "stop"),
+        ("stop_sequence", "stop"),
+        ("STOP", "stop"),
+        ("max_tokens", "length"),
+        ("Length", "length"),
+        ("abort", "abort"),
+    ],
+)
+def test_gate_03_finish_reasons_of_other_servers_are_understood(sent: str | None, meant: str | None) -> None:
+    reply = parsed(choices=[choice(finish_reason=sent)])
+    assert isinstance(reply, Reply)
+    assert reply.choices[0].finish_reason == meant

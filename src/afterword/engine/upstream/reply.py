@@ -15,6 +15,20 @@ MOST_TOKENS = 2**31 - 1
 """An upstream that counts more tokens than this is not believed: no prompt and no completion has so many."""
 
 
+FINISH_REASONS_ELSEWHERE = {
+    "eos": "stop",
+    "eos_token": "stop",
+    "end_of_text": "stop",
+    "stop_sequence": "stop",
+    "stop": "stop",
+    "length": "length",
+    "max_length": "length",
+    "max_tokens": "length",
+    "content_filter": "content_filter",
+}
+"""What servers call the ends of a completion, in lower case, as the API calls them."""
+
+
 class MalformedReply(Exception):
     """The upstream sent something that is no completion. The message is for the log."""
 
@@ -125,8 +139,15 @@ def _choice(choice: dict[str, Any]) -> ChoiceDelta:
         index=_count(choice.get("index", 0)),
         text="" if text is None else _checked_text(text),
         entries=_entries(choice.get("logprobs")),
-        finish_reason=_text(choice.get("finish_reason")),
+        finish_reason=_finish_reason(choice.get("finish_reason")),
     )
+
+
+def _finish_reason(value: object) -> str | None:
+    """In the API's words, where it is known what another server means; the empty text is none."""
+    if not isinstance(value, str) or value.strip() == "":
+        return None
+    return FINISH_REASONS_ELSEWHERE.get(value.strip().lower(), value)
 
 
 def _entries(logprobs: dict[str, Any] | None) -> tuple[Entry, ...]:
