@@ -7,7 +7,17 @@ from collections.abc import Sequence
 import httpx
 import pytest
 from tests.api.vendors import KEY, Counting, at_a_vendor, counting_of, vendor_engine
-from tests.engine.upstream.fakes import Message, breaks_after, hangs, refuses, says, text_event, usage_event
+from tests.engine.upstream.fakes import (
+    Call,
+    Message,
+    breaks_after,
+    frame,
+    hangs,
+    refuses,
+    says,
+    text_event,
+    usage_event,
+)
 from tests.live import run_server
 
 from afterword.gateway.grant import KeyLimits
@@ -170,3 +180,18 @@ async def test_gate_03_an_empty_finish_reason_is_none(stream: bool) -> None:
     assert response.status_code == 200
     assert '"error"' not in response.text
     assert counting.ledger.rows[0].finish_reasons == ("stop",)
+
+
+@pytest.mark.parametrize("n_first", [0, 1, 2, 3, 20], ids=lambda n: f"cut after {n}")
+async def test_gate_05_a_stream_may_begin_with_a_byte_order_mark(n_first: int) -> None:
+    async def marked(call: Call) -> None:
+        sent = b"\xef\xbb\xbf" + b"".join(frame(event) for event in (*THREE, text_event("", finish="stop")))
+        await call.start()
+        for part in (sent[:n_first], sent[n_first:]):
+            await call.write(part)
+            await asyncio.sleep(0.01)
+        await call.end()
+
+    async with at_a_vendor(marked) as (_, counting), counting.client() as client:
+        response = await client.post("/v1/completions", json=PROMPT)
+    assert response.json()["choices"][0]["text"] == "abc"

@@ -56,6 +56,7 @@ def read(run_server: RunServer, events: list[str]) -> tuple[str, Ending]:
     [
         pytest.param([CHUNK, END, USAGE, DONE], Ending("stop", 3, 1), id="usage"),
         pytest.param([CHUNK, END, DONE], Ending("stop", 0, 0), id="a server without usage"),
+        pytest.param(["\ufeff" + CHUNK, END, USAGE, DONE], Ending("stop", 3, 1), id="gate-05 a byte order mark"),
         pytest.param([": ping\n\n", CHUNK.replace("data: ", "data:"), END], Ending("stop", 0, 0), id="other framing"),
     ],
 )

@@ -38,7 +38,8 @@ class RemoteBackend(Backend):
             async with self._client.stream("POST", self._url, json=body) as response:
                 if response.status_code != httpx.codes.OK:
                     raise _refused(response.status_code, await response.aread())
-                async for line in response.aiter_lines():
+                async for each in response.aiter_lines():
+                    line = each.removeprefix("\ufeff")
                     if line.startswith("data:"):
                         reading.take(line.removeprefix("data:").strip())
         except (httpx.HTTPError, httpx.InvalidURL) as error:

@@ -13,7 +13,7 @@ import httpx
 import orjson
 
 from afterword.config.vendor import VendorConfig
-from afterword.engine.upstream.event_stream import EventTooLong, events
+from afterword.engine.upstream.event_stream import BYTE_ORDER_MARK, EventTooLong, events
 from afterword.engine.upstream.failures import MAY_PASS, Sizes, failure_of_event, failure_of_status, retry_after
 from afterword.engine.upstream.reply import MalformedReply, Reply, ReplyError, parse_event
 from afterword.errors import AfterwordError, UpstreamFailed, UpstreamTimedOut
@@ -163,7 +163,7 @@ async def _attempt_failed(response: httpx.Response, sizes: Sizes) -> _AttemptFai
 async def _events(response: httpx.Response) -> AsyncIterator[bytes]:
     """The events of a stream; a plain JSON answer counts as one event."""
     if response.headers.get("content-type", "").startswith("application/json"):
-        yield await response.aread()
+        yield (await response.aread()).removeprefix(BYTE_ORDER_MARK)
         return
     async for data in events(response.aiter_bytes()):
         yield data

@@ -5,6 +5,9 @@ Lines end in LF, CR or CRLF; comments and fields other than `data` are skipped; 
 
 from collections.abc import AsyncIterator
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""May begin a stream, and is no part of it (WHATWG HTML, 9.2.5)."""
+
 MAX_EVENT_BYTES = 64 * 2**20
 """Longer events are refused: one that never ends would fill the memory."""
 
@@ -19,7 +22,10 @@ async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     Data after the last blank line is an event too: some servers leave the final blank line out.
     """
     data: list[bytes] = []
+    is_first = True
     async for line in _lines(chunks):
+        if is_first:
+            line, is_first = line.removeprefix(BYTE_ORDER_MARK), False
         if line == b"":
             if data:
                 yield b"\n".join(data)
