@@ -1,7 +1,7 @@
 """From a GGUF file to a running engine: load it, size its cache, probe it, start its thread."""
 
 import os
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from afterword.config.tree import DEFAULT_CONTEXT, KernelChoice
@@ -34,6 +34,9 @@ MAX_LOGPROBS = 1000
 """Likeliest tokens an answer can list for each token."""
 
 FLOAT_BYTES = 4
+
+UNFUSED = frozenset({"plm"})
+"""Architectures at which llama.cpp aborts if attention is one operation."""
 
 REASONS = {
     LogitCheck.OF_OTHER_ROWS: "llama.cpp gives the logits of other tokens than it is asked for",
@@ -183,7 +186,8 @@ def _n_threads(settings: LlamaSettings) -> int:
 def _arithmetic_of(model: LlamaModel, kernels: str) -> Arithmetic:
     """How the kernels in use should compute the model; the probe checks it."""
     if kernels != LLAMA_CPP:
-        return INDEPENDENT
+        fused = model.metadata("general.architecture") not in UNFUSED
+        return replace(INDEPENDENT, fused_attention=fused)
     if not model.memory_can_be_cut:
         return UNCUTTABLE
     return FLOATS if model.float_weights else QUANTISED
