@@ -2,7 +2,7 @@
 #
 #   make serve          set up if need be, then serve the default model on 127.0.0.1:8000
 #   make serve ARGS="--port 9000 --model some.gguf"
-#   make test           set up if need be, then run the tests   (ARGS="tests/text -k stops")
+#   make test           set up if need be, then run the tests   (ARGS="tests/text -k stops", ARGS="-n 0 --pdb")
 #   make test-clients   run the tests of clients that need environments of their own; builds those first, about 2 GB
 #   make test-models    run the tests of real weights and of vocabularies; fetches those first, about 750 MB
 #   make test-vllm      run the tests of the vLLM engine, in an environment of its own; builds that first, about 4 GB
@@ -40,7 +40,7 @@ serve: .venv/.stamp-runtime
 
 test: setup-dev
 	@$(BIN)/python -m tests.clients.environments openai-0 scale-gp
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 $(ARGS)
 
 test-clients: setup-dev setup-node
 	@$(BIN)/python -m tests.clients.environments
