@@ -195,3 +195,23 @@ async def test_gate_05_a_stream_may_begin_with_a_byte_order_mark(n_first: int) -
     async with at_a_vendor(marked) as (_, counting), counting.client() as client:
         response = await client.post("/v1/completions", json=PROMPT)
     assert response.json()["choices"][0]["text"] == "abc"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+@pytest.mark.parametrize(
+    ("trailer", "counted"),
+    [
+        pytest.param([usage_event(11, 3)], (200, 11, 3, False), id="counted"),
+        pytest.param([], (200, 8, 3, True), id="not counted"),
+    ],
+)
+async def test_gate_04_a_finished_answer_does_not_wait_for_the_connection_to_close(
+    stream: bool, trailer: list[Message], counted: tuple[int, int, int, bool]
+) -> None:
+    """The idle limit of the vendor is 20 seconds, after which the request would fail."""
+    whole = hangs(lambda: fake, *THREE, text_event("", finish="stop"), *trailer)
+    async with at_a_vendor(whole) as (fake, counting), counting.client() as client:
+        response = await client.post("/v1/completions", json=PROMPT | {"stream": stream})
+        assert response.status_code == 200
+        assert '"error"' not in response.text
+    assert row_of(counting) == counted

@@ -75,12 +75,19 @@ class UpstreamAnswer:
         """Whether all candidates of `outgoing` have ended here while the upstream still generates some."""
         return self._is_over(outgoing) and not self._ended_upstream.issuperset(outgoing.candidates)
 
+    def has_ended(self, outgoing: OutgoingRequest) -> bool:
+        """Whether nothing is to come for `outgoing` but counts: every choice has its end, the prompt its scores."""
+        return self._ended_upstream.issuperset(outgoing.candidates) and not self._lacks(outgoing)
+
+    def is_counted(self, outgoing: OutgoingRequest) -> bool:
+        """Whether the upstream has counted the tokens of `outgoing`."""
+        return outgoing.candidates[0] in self._counts
+
     def check_whole(self, outgoing: OutgoingRequest) -> None:
         """The upstream has closed. Raises `MalformedReply` if something is missing."""
-        if self._request.max_tokens > 0 and not self._is_over(outgoing):
-            raise MalformedReply("the answer ended before every choice had a finish_reason")
-        if self._held is not None and 0 in outgoing.candidates:
-            raise MalformedReply("the answer ended before the prompt's log-probabilities had come")
+        lacking = self._lacks(outgoing)
+        if lacking is not None:
+            raise MalformedReply(f"the answer ended before {lacking}")
 
     def end_candidate(self, index: int) -> None:
         """End one candidate from outside; one that has ended already stays as it is."""
@@ -106,6 +113,13 @@ class UpstreamAnswer:
         """There will be no more: post what the upstream has counted so far, if it has."""
         if not exact and self._counts:
             self._post([self._counted(exact=exact)])
+
+    def _lacks(self, outgoing: OutgoingRequest) -> str | None:
+        if self._request.max_tokens > 0 and not self._is_over(outgoing):
+            return "every choice had a finish_reason"
+        if self._held is not None and 0 in outgoing.candidates:
+            return "the prompt's log-probabilities had come"
+        return None
 
     def _is_over(self, outgoing: OutgoingRequest) -> bool:
         return all(self._readers[candidate].finished for candidate in outgoing.candidates)

@@ -6,7 +6,7 @@ when its reader leaves. A circuit breaker counts failures; while it is open, req
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -34,6 +34,9 @@ from afterword.engine.upstream.upstream_answer import UpstreamAnswer
 from afterword.errors import AfterwordError, EngineFailed, InvalidRequest, Overloaded, UpstreamFailed
 from afterword.text.stops import shared_stops
 from afterword.tokens import Tokenizer
+
+SECONDS_FOR_COUNTS = 1.0
+"""How long the counts of a finished answer may take to follow it."""
 
 _log = structlog.get_logger("afterword.upstream")
 
@@ -221,10 +224,13 @@ class UpstreamEngine(Engine):
         sizes = Sizes(len(request.prompt) if self._target.exact else None, request.max_tokens)
         try:
             async with aclosing(self._connection.replies(outgoing.body, sizes)) as replies:
-                async for reply in replies:
+                while (reply := await _next(replies, ended=answer.has_ended(outgoing))) is not None:
                     self._note_reply(reply)
                     answer.take(outgoing, reply)
                     if answer.is_wasted(outgoing):
+                        return
+                    if not reply.choices and answer.has_ended(outgoing) and answer.is_counted(outgoing):
+                        # The counts come last. Some servers keep the connection open behind them.
                         return
             answer.check_whole(outgoing)
         except MalformedReply as error:
@@ -257,6 +263,15 @@ class UpstreamEngine(Engine):
             await asyncio.sleep(self._target.vendor.health_interval)
             if self._breaker.state == "open" and await self._connection.is_healthy():
                 self._breaker.note_healthy()
+
+
+async def _next(replies: AsyncIterator[Reply], *, ended: bool) -> Reply | None:
+    """The next reply, None behind the last one. If all choices have `ended`, counts are waited for a little while."""
+    try:
+        async with asyncio.timeout(SECONDS_FOR_COUNTS if ended else None):
+            return await anext(replies, None)
+    except TimeoutError:
+        return None
 
 
 class _Job:
