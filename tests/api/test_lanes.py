@@ -3,12 +3,14 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.api.served import app_of, client_of
 
 from afterword.api import completions, tokenize
 from afterword.api.lanes import LARGE, SMALL, Lanes
+from afterword.api.logprobs import LogprobFormat
 from afterword.errors import InvalidRequest
 
 
@@ -83,3 +85,21 @@ async def test_http_22_a_large_body_is_read_and_understood_in_a_thread(
         await client.post(path, json=body)
     assert set(threads) == set(names)
     assert threading.get_ident() not in threads.values()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_http_23_long_lists_are_rendered_in_a_thread(monkeypatch: pytest.MonkeyPatch, stream: bool) -> None:
+    threads: list[int] = []
+    legacy = LogprobFormat.legacy
+
+    def noting(self: LogprobFormat, *args: Any) -> Any:
+        threads.append(threading.get_ident())
+        return legacy(self, *args)
+
+    monkeypatch.setattr(LogprobFormat, "legacy", noting)
+    body = {"prompt": "a" * 200, "echo": True, "logprobs": 50, "max_tokens": 0, "n": 2, "stream": stream}
+    async with client_of(app_of()) as client:
+        assert (await client.post("/v1/completions", json=body)).status_code == 200
+    # The last chunks of a stream list nothing.
+    assert threads != []
+    assert threading.get_ident() not in threads[:2]

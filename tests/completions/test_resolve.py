@@ -258,3 +258,35 @@ def test_the_last_prompt_tokens_are_kept_and_the_echo_stays_whole() -> None:
     assert only(completion(prompt="ab", truncate_prompt_tokens=9)).prompt == (97, 98)
     assert only(completion(prompt="ab", truncate_prompt_tokens=-1)).prompt == (97, 98)
     assert only(completion(prompt="a" * 999, truncate_prompt_tokens=3)).prompt == (97, 97, 97)
+
+
+LISTING = ServerConfig(max_listed=1000)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        pytest.param({"logprobs": 4, "max_tokens": 40, "n": 6}, "logprobs", id="sampled tokens"),
+        pytest.param({"logprobs": 4, "max_tokens": 0, "echo": True, "n": 6, "prompt": "x" * 40}, "logprobs", id="echo"),
+        pytest.param(
+            {"prompt_logprobs": 4, "max_tokens": 1, "n": 6, "prompt": "x" * 40}, "prompt_logprobs", id="prompt"
+        ),
+        pytest.param({"return_token_ids": True, "max_tokens": 40, "n": 30}, "return_token_ids", id="ids"),
+        pytest.param({"logprobs": 0, "max_tokens": 40, "prompt": ["x"] * 30}, "logprobs", id="prompts"),
+    ],
+)
+def test_http_23_an_answer_that_nobody_could_read_is_refused_before_work_begins(
+    fields: dict[str, Any], param: str
+) -> None:
+    named, message = refused(LISTING, **fields)
+    assert named == param
+    assert message.startswith("The answer could list 12")
+    assert "at most 1000 in one answer" in message
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"max_tokens": 40, "n": 60}, {"logprobs": 4, "max_tokens": 40, "n": 5}, {"logprobs": 49, "max_tokens": 20}],
+)
+def test_http_23_what_fits_is_taken(fields: dict[str, Any]) -> None:
+    assert completion(LISTING, **fields).n_listed <= 1000

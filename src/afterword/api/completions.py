@@ -3,7 +3,8 @@
 Both answers are made of the same deltas. Knows only those fields of a request that decide its route.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +36,9 @@ from afterword.engine.events import Event
 from afterword.fields.body import CompletionBody
 from afterword.logs import log_flagged
 from afterword.models import ServedModel
+
+FEW_LISTED = 5000
+"""Log-probabilities that are rendered on the event loop: milliseconds."""
 
 router = APIRouter(tags=["completions"])
 
@@ -145,7 +149,7 @@ async def _plain(task: CompletionTask) -> Response:
     async with _deltas(task) as deltas:
         choices = join([delta async for delta in deltas])
     renderer = BodyRenderer(task.new_head(), task.completion, task.served.engine.tokenizer)
-    content = renderer.body(choices, task.assembler.usage())
+    content = await _rendered(task.completion.n_listed, partial(renderer.body, choices, task.assembler.usage()))
     return Response(content, headers={"content-type": "application/json"})
 
 
@@ -158,10 +162,17 @@ async def _frames(task: CompletionTask) -> AsyncIterator[AsyncGenerator[bytes, N
 async def _render(task: CompletionTask, deltas: AsyncIterator[Delta]) -> AsyncGenerator[bytes, None]:
     renderer = ChunkRenderer(task.new_head(), task.completion, task.served.engine.tokenizer)
     async for delta in deltas:
-        yield renderer.chunk(delta, task.assembler.usage())
+        lists_prompt = delta.echo is not None or delta.prompt_scores is not None
+        n_listed = task.completion.n_listed if lists_prompt else 0
+        yield await _rendered(n_listed, partial(renderer.chunk, delta, task.assembler.usage()))
     if task.completion.include_usage:
         yield renderer.usage(task.assembler.usage())
     yield task.dialect.end
+
+
+async def _rendered(n_listed: int, render: Callable[[], bytes]) -> bytes:
+    """What `render` gives; long lists are made in a thread, so that they hold nobody up."""
+    return render() if n_listed <= FEW_LISTED else await asyncio.to_thread(render)
 
 
 def _error_frame(error: Exception, scope: Scope) -> bytes:

@@ -61,6 +61,20 @@ class Completion:
         """Choices in the answer: prompts x n."""
         return len(self.prompts) * self.n
 
+    @property
+    def n_listed(self) -> int:
+        """Log-probabilities and token ids that the answer can list at most, in all of its choices together."""
+        shown, total = self.shown, 0
+        for request in self.generations:
+            n_prompt = len(request.prompt)
+            if shown.logprobs is not None:
+                total += ((n_prompt if shown.echo else 0) + request.max_tokens) * (shown.logprobs + 1)
+            if shown.prompt_logprobs is not None:
+                total += n_prompt * (shown.prompt_logprobs + 1)
+            if shown.return_token_ids:
+                total += n_prompt + request.max_tokens
+        return total * self.n
+
 
 def estimated_tokens(n_bytes: int) -> int:
     """About how many tokens so many bytes of text are to a model whose tokenizer is not known; at least one

@@ -48,7 +48,7 @@ def resolve(body: CompletionBody, served: ServedModel, server: ServerConfig) -> 
             replace(pattern, prompt=prompt.tokens, prompt_index=number, text_offset=len(prompt.text), pending=pending)
         )
     options = body.stream_options or StreamOptions()
-    return Completion(
+    completion = Completion(
         model=served.name,
         prompts=tuple(prompts),
         generations=tuple(generations),
@@ -63,6 +63,22 @@ def resolve(body: CompletionBody, served: ServedModel, server: ServerConfig) -> 
         user=body.user,
         exact_tokens=served.engine.capabilities.exact_tokens,
     )
+    _check_answer(completion, server)
+    return completion
+
+
+def _check_answer(completion: Completion, server: ServerConfig) -> None:
+    """Before any work: a small request may ask for a long list."""
+    if completion.n_listed > server.max_listed:
+        shown = completion.shown
+        param = "logprobs" if shown.logprobs is not None else "prompt_logprobs"
+        raise InvalidRequest(
+            f"The answer could list {completion.n_listed} log-probabilities or ids, choices x tokens x (logprobs + 1); "
+            f"this server lists at most {server.max_listed} in one answer. Lower 'n', 'logprobs' or 'max_tokens', or "
+            "send fewer prompts.",
+            param=param if shown.logprobs is not None or shown.prompt_logprobs is not None else "return_token_ids",
+            code="integer_above_max_value",
+        )
 
 
 def _best_of(body: CompletionBody) -> int:

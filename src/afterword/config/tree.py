@@ -51,6 +51,11 @@ class ServerConfig(Table):
         "babbage-002), while no [[models]] are configured and `strict` is off.",
     )
     max_logprobs: int = key(100, "Largest `logprobs` a request may ask for.", ge=0, le=1000)
+    max_listed: int = key(
+        1_000_000,
+        "Most log-probabilities in one answer: choices times tokens times (logprobs + 1).",
+        ge=1000,
+    )
     max_candidates: int = key(MAX_CANDIDATES, "Most candidates (prompts times best_of) in one request.", ge=1)
     max_body_bytes: Bytes = key(32 * 2**20, "Largest request body, also once inflated.", shown="32MiB")
     max_bodies_bytes: Bytes | None = key(
