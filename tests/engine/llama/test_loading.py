@@ -9,6 +9,7 @@ from tests.models.engines import open_tiny, settings
 from tests.models.gguf_tensors import read_gguf, write_gguf
 from tests.models.tiny import FILE_TYPES, Tiny, write_tiny
 
+from afterword.config.tree import DEFAULT_CONTEXT
 from afterword.engine.llama import loading
 from afterword.engine.llama.binding import LlamaContext, LlamaModel
 from afterword.engine.llama.loading import LlamaSettings, load_engine
@@ -140,6 +141,12 @@ def test_failure_frees_the_context_before_the_model(
 async def test_context_is_the_trained_one_where_none_is_asked_for(tmp_path: Path) -> None:
     engine = load_engine(LlamaSettings(write_tiny(tmp_path, Tiny(context=768)), None, 2, 1, 64, None, tmp_path, "own"))
     assert engine.capabilities.context == 768
+    await engine.aclose()
+
+
+async def test_native_07_a_file_that_says_it_has_no_context_gets_the_default_one(tmp_path: Path) -> None:
+    engine = load_engine(LlamaSettings(write_tiny(tmp_path, Tiny(context=0)), None, 2, 1, 64, None, tmp_path, "own"))
+    assert engine.capabilities.context == DEFAULT_CONTEXT
     await engine.aclose()
 
 

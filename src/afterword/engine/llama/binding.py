@@ -15,6 +15,7 @@ import llama_cpp.llama_cpp as c
 import numpy as np
 from numpy.typing import NDArray
 
+from afterword.config.tree import DEFAULT_CONTEXT
 from afterword.errors import ConfigurationError
 
 Integers = Sequence[int] | NDArray[np.signedinteger]
@@ -89,8 +90,10 @@ class LlamaModel:
 
     @property
     def n_ctx_train(self) -> int:
-        """Tokens of context the model was trained with."""
-        return int(c.llama_model_n_ctx_train(self.pointer))
+        """Tokens of context the model was trained with; the default where the file says 0."""
+        trained = int(c.llama_model_n_ctx_train(self.pointer))
+        # Some files say 0, which is no length.
+        return DEFAULT_CONTEXT if trained == 0 else trained
 
     @property
     def size(self) -> int:
