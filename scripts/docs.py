@@ -115,9 +115,8 @@ tested with a tiny model of random weights (`tests/engine/llama/architectures`):
   where the earlier one ended.
 
 The types of their numbers are all that llama.cpp writes without a table of what matters in a model: floats of 32 and 16
-bits, Q2_K to Q8_0, IQ3_S, IQ4_NL, IQ4_XS, MXFP4, TQ1_0 and TQ2_0. Each is tested like that too; of
-Q2_K a row beside three others may have other last bits than alone, though the probe finds none. Ids of tokens are
-compared with those of fifteen vocabularies' makers (`make test-models`), of the kinds BPE, SPM and WPM.
+bits, Q2_K to Q8_0, IQ3_S, IQ4_NL, IQ4_XS, MXFP4, TQ1_0 and TQ2_0. Each is tested like that too. Ids of tokens
+are compared with those of fifteen vocabularies' makers (`make test-models`), of the kinds BPE, SPM and WPM.
 
 `make test-models` fetches real weights, which are not shipped: Gemma 3 270M (`Q4_K_M`, sliding windows) and
 Qwen2.5-Coder 0.5B Instruct (`Q4_K_M`, four types of numbers); the default model is written anew in every type. Over

@@ -29,10 +29,19 @@ bool is_plain(const Tensor * t) {
 
 bool is_product(const Tensor * op) { return op->op == MUL_MAT || op->op == MUL_MAT_ID; }
 
-// Whether an operation can read these weights in tiles.
-bool reads_tiles(const Tensor * op) {
+// Whether a type without tiles is kept in our buffers all the same, as ggml lays it out: else ggml would arrange it for
+// kernels of its own, whose rows depend on how many there are.
+bool keeps_rows(const Tensor * weights) {
+    const TypeTraitsCpu * traits = ggml_get_type_traits_cpu(weights->type);
+    return ggml_get_type_traits(weights->type)->is_quantized && kind_of(weights) == nullptr && traits->vec_dot != nullptr;
+}
+
+// Whether an operation can read these weights from our buffers.
+bool reads_ours(const Tensor * op) {
     const Tensor *weights = op->src[0], *x = op->src[1];
-    if (!is_product(op) || kind_of(weights) == nullptr || x->type != F32) return false;
+    if (!is_product(op) || x->type != F32) return false;
+    if (keeps_rows(weights)) return can_multiply_rows(op);
+    if (kind_of(weights) == nullptr) return false;
     const int n_more = op->op == MUL_MAT ? 2 : 3;
     for (int i = n_more; i < 4; i++)
         if (weights->ne[i] != 1) return false;
@@ -44,7 +53,7 @@ struct Traits final : TensorTraits {
         if (op->op == FLASH_ATTN_EXT) {
             if (!can_attend(op)) return false;
             size = attention_work(op, n_threads);
-        } else if (is_ours(op->src[0]))
+        } else if (is_ours(op->src[0]) && !keeps_rows(op->src[0]))
             size = op->op == MUL_MAT ? mul_mat_work(kind_of(op->src[0]), op) : mul_mat_id_work(kind_of(op->src[0]), op);
         else if (can_multiply_rows(op))
             size = op->op == MUL_MAT ? mul_mat_rows_work(op) : mul_mat_id_rows_work(op);
@@ -58,7 +67,7 @@ struct Traits final : TensorTraits {
         if (op->op == FLASH_ATTN_EXT) {
             if (!can_attend(op)) return false;
             attention(params, op);
-        } else if (is_ours(a)) {
+        } else if (is_ours(a) && !keeps_rows(a)) {
             const Kind * kind = kind_of(a);
             op->op == MUL_MAT ? mul_mat(kind, params, op) : mul_mat_id(kind, params, op);
         } else if (can_multiply_rows(op)) {
@@ -72,7 +81,7 @@ struct Traits final : TensorTraits {
 
 struct Extra final : ExtraBufferType {
     Traits traits;
-    bool supports_op(void *, const Tensor * op) override { return is_ours(op->src[0]) && reads_tiles(op); }
+    bool supports_op(void *, const Tensor * op) override { return is_ours(op->src[0]) && reads_ours(op); }
     TensorTraits * get_tensor_traits(const Tensor * op) override {
         if (op->op == FLASH_ATTN_EXT) return &traits;
         return is_product(op) && (is_ours(op->src[0]) || is_plain(op->src[0])) ? &traits : nullptr;
@@ -90,10 +99,11 @@ int init_tensor(Buffer *, Tensor *) { return 0; }
 
 void set_tensor(Buffer *, Tensor * t, const void * data, size_t offset, size_t size) {
     if (offset != 0 || size != ggml_nbytes(t) || t->view_src != nullptr) {
-        std::fprintf(stderr, "weights in tiles are written whole: %s\n", t->name);
+        std::fprintf(stderr, "weights are written whole: %s\n", t->name);
         std::abort();
     }
-    pack(kind_of(t), t, data);
+    if (kind_of(t) == nullptr) std::memcpy(t->data, data, size);
+    else pack(kind_of(t), t, data);
 }
 
 Buffer * alloc_buffer(BufferType * type, size_t size) {

@@ -45,16 +45,7 @@ def reference(files: Path) -> dict[str, NDArray[np.float64]]:
     return logprobs_by_llama_cpp(files, PROMPT)
 
 
-BESIDE_THREE = "of Q2_K the kernels give some rows other last bits beside three others than alone"
-
-
-@pytest.mark.parametrize(
-    "file_type",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason=BESIDE_THREE)) if name == "Q2_K" else name
-        for name in FILE_TYPES
-    ],
-)
+@pytest.mark.parametrize("file_type", FILE_TYPES)
 async def test_every_type_is_exact_and_near_llama_cpp(
     file_type: str, files: Path, reference: dict[str, NDArray[np.float64]]
 ) -> None:
