@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 from tests.api.vendors import KEY, Counting, at_a_vendor, counting_of, vendor_engine
 from tests.engine.upstream.fakes import (
     Call,
@@ -215,3 +216,20 @@ async def test_gate_04_a_finished_answer_does_not_wait_for_the_connection_to_clo
         assert response.status_code == 200
         assert '"error"' not in response.text
     assert row_of(counting) == counted
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "text/event-stream"])
+async def test_gate_06_an_answer_larger_than_what_was_asked_for_is_not_read_to_its_end(content_type: str) -> None:
+    async def large(call: Call) -> None:
+        await call.start(200, content_type)
+        await call.write(b'{"choices": [{"text": "' if content_type == "application/json" else b"data: ")
+        for _ in range(32):
+            await call.write(b"x" * 2**20)
+        await call.end()
+
+    async with at_a_vendor(large) as (_, counting), counting.client() as client:
+        with capture_logs() as logs:
+            response = await client.post("/v1/completions", json=PROMPT)
+    assert response.status_code == 502
+    assert any("EventTooLong('more than 1278976 bytes')" in str(line.get("detail")) for line in logs)
+    assert row_of(counting) == (502, 0, 0, False)

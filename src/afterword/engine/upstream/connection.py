@@ -13,7 +13,7 @@ import httpx
 import orjson
 
 from afterword.config.vendor import VendorConfig
-from afterword.engine.upstream.event_stream import BYTE_ORDER_MARK, EventTooLong, events
+from afterword.engine.upstream.event_stream import BYTE_ORDER_MARK, EventTooLong, bounded, events
 from afterword.engine.upstream.failures import MAY_PASS, Sizes, failure_of_event, failure_of_status, retry_after
 from afterword.engine.upstream.reply import MalformedReply, Reply, ReplyError, parse_event
 from afterword.errors import AfterwordError, UpstreamFailed, UpstreamTimedOut
@@ -71,10 +71,13 @@ class UpstreamConnection:
     async def is_healthy(self) -> bool:
         """Whether the server answers its health check."""
         try:
-            response = await self._client.get(health_url(self._vendor), timeout=self._vendor.connect_timeout)
+            # Its body is not read: it may be of any size.
+            async with self._client.stream(
+                "GET", health_url(self._vendor), timeout=self._vendor.connect_timeout
+            ) as response:
+                return response.is_success
         except httpx.HTTPError:
             return False
-        return response.is_success
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -107,7 +110,7 @@ class UpstreamConnection:
                     response = await own.enter_async_context(self._client.stream("POST", url, content=content))
                     if response.status_code != httpx.codes.OK:
                         raise await _attempt_failed(response, sizes)
-                    later = _events(response)
+                    later = _events(response, sizes.most_bytes)
                     first = await anext(later, None)
             except TimeoutError:
                 raise _AttemptFailed(
@@ -160,12 +163,13 @@ async def _attempt_failed(response: httpx.Response, sizes: Sizes) -> _AttemptFai
     return _AttemptFailed(error, again=status in MAY_PASS, after=wait)
 
 
-async def _events(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The events of a stream; a plain JSON answer counts as one event."""
+async def _events(response: httpx.Response, most_bytes: int) -> AsyncIterator[bytes]:
+    """The events of a stream; a plain JSON answer counts as one event. Raises `EventTooLong`."""
+    chunks = bounded(response.aiter_bytes(), most_bytes)
     if response.headers.get("content-type", "").startswith("application/json"):
-        yield (await response.aread()).removeprefix(BYTE_ORDER_MARK)
+        yield b"".join([chunk async for chunk in chunks]).removeprefix(BYTE_ORDER_MARK)
         return
-    async for data in events(response.aiter_bytes()):
+    async for data in events(chunks):
         yield data
 
 

@@ -13,7 +13,17 @@ MAX_EVENT_BYTES = 64 * 2**20
 
 
 class EventTooLong(Exception):
-    """An event is longer than `MAX_EVENT_BYTES`."""
+    """An event is longer than `MAX_EVENT_BYTES`, or an answer longer than it can be."""
+
+
+async def bounded(chunks: AsyncIterator[bytes], most_bytes: int) -> AsyncIterator[bytes]:
+    """The chunks, as long as all of them together have no more than `most_bytes`. Raises `EventTooLong`."""
+    n_bytes = 0
+    async for chunk in chunks:
+        n_bytes += len(chunk)
+        if n_bytes > most_bytes:
+            raise EventTooLong(f"more than {most_bytes} bytes")
+        yield chunk
 
 
 async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

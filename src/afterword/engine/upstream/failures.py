@@ -41,6 +41,8 @@ class Sizes:
     n_prompt: int | None
     """None: only the upstream can count them."""
     max_tokens: int
+    most_bytes: int
+    """Of the answer: more than anything that was asked for can take."""
 
 
 def failure_of_status(status: int, headers: Mapping[str, str], body: bytes, sizes: Sizes) -> AfterwordError:

@@ -38,6 +38,24 @@ class OutgoingRequest:
     """Entries of each choice that are the prompt's."""
 
 
+ANSWER_BYTES = 2**20
+"""What an answer may have around its tokens: heads, counts, comments."""
+
+TOKEN_BYTES = 4 * 2**10
+"""What one token may take: an event of its own, padded."""
+
+LISTED_BYTES = 512
+"""What each token beside it may take where likely ones are listed."""
+
+
+def most_answer_bytes(outgoing: OutgoingRequest) -> int:
+    """More than the answer to a request can have."""
+    listed = 1 + int(outgoing.body.get("logprobs") or 0)
+    n_tokens = int(outgoing.body["max_tokens"]) + outgoing.n_echoed
+    # What is echoed comes with every choice.
+    return ANSWER_BYTES + len(outgoing.candidates) * n_tokens * (TOKEN_BYTES + LISTED_BYTES * listed)
+
+
 def outgoing_requests(request: GenerationRequest, target: Target) -> list[OutgoingRequest]:
     """The requests that make up the answer; the first one's usage counts the prompt."""
     supports = target.vendor.supports

@@ -27,7 +27,7 @@ from afterword.engine.upstream.candidate_readers import CandidateReader, TextRea
 from afterword.engine.upstream.connection import UpstreamConnection
 from afterword.engine.upstream.failures import Sizes
 from afterword.engine.upstream.learned_tokenizer import LearnedTokenizer
-from afterword.engine.upstream.outgoing import OutgoingRequest, Target, outgoing_requests
+from afterword.engine.upstream.outgoing import OutgoingRequest, Target, most_answer_bytes, outgoing_requests
 from afterword.engine.upstream.reply import MalformedReply, Reply
 from afterword.engine.upstream.token_lookup import TokenLookup
 from afterword.engine.upstream.upstream_answer import UpstreamAnswer
@@ -221,7 +221,8 @@ class UpstreamEngine(Engine):
             raise failures.exceptions[0] from None
 
     async def _send(self, outgoing: OutgoingRequest, answer: UpstreamAnswer, request: GenerationRequest) -> None:
-        sizes = Sizes(len(request.prompt) if self._target.exact else None, request.max_tokens)
+        n_prompt = len(request.prompt) if self._target.exact else None
+        sizes = Sizes(n_prompt, request.max_tokens, most_answer_bytes(outgoing))
         try:
             async with aclosing(self._connection.replies(outgoing.body, sizes)) as replies:
                 while (reply := await _next(replies, ended=answer.has_ended(outgoing))) is not None:
