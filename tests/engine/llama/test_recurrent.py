@@ -47,3 +47,11 @@ async def test_a_prompt_that_goes_on_reuses_the_whole_slot(engine: LlamaEngine) 
     assert told.prompt.n_cached == 100
     branch = await complete(engine, generation_request([*range(50), 3, 4], max_tokens=1))
     assert branch.prompt.n_cached == 0
+
+
+@pytest.mark.parametrize("parallel", [16, 4])
+async def test_native_02_there_are_as_many_slots_as_for_other_models(tmp_path: Path, parallel: int) -> None:
+    engine = load_engine(settings(write_recurrent(tmp_path), tmp_path, parallel=parallel))
+    assert engine.capabilities.n_slots == parallel
+    assert engine.capabilities.reproducible
+    await engine.aclose()
