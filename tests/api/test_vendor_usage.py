@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.api.vendors import KEY, Counting, at_a_vendor, counting_of, vendor_engine
 from tests.engine.upstream.fakes import (
+    Answer,
     Call,
     Message,
     breaks_after,
@@ -233,3 +234,39 @@ async def test_gate_06_an_answer_larger_than_what_was_asked_for_is_not_read_to_i
     assert response.status_code == 502
     assert any("EventTooLong('more than 1278976 bytes')" in str(line.get("detail")) for line in logs)
     assert row_of(counting) == (502, 0, 0, False)
+
+
+SECRET = "sk-vendor-0123456789"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(refuses(400, {"message": f"API key not valid {SECRET}"}), id="our key"),
+        pytest.param(refuses(400, {"message": "Bad.", "code": "invalid_api_key"}), id="its code"),
+        pytest.param(refuses(401, {"message": f"Incorrect key Bearer {SECRET}"}), id="its status"),
+        pytest.param(says({"error": {"message": f"authentication of {SECRET}", "code": 400}}), id="an event"),
+        pytest.param(says(*THREE[:1], b'data: {"choices": [{"text": "private words'), id="cut off in its text"),
+        pytest.param(says({"choices": [{"text": {"private words": 1}}]}), id="another shape"),
+    ],
+)
+async def test_gate_07_neither_secrets_nor_text_of_a_vendor_are_in_answers_or_logs(
+    answer: Answer, stream: bool
+) -> None:
+    async with at_a_vendor(answer, api_key=SECRET) as (_, counting), counting.client() as client:
+        with capture_logs() as logs:
+            response = await client.post("/v1/completions", json=PROMPT | {"stream": stream})
+    assert counting.ledger.rows[0].status == 502
+    assert logs != []
+    for said in (response.text, str(logs)):
+        assert "sk-vendor" not in said
+        assert "private" not in said
+
+
+@pytest.mark.parametrize("shown", [SECRET, "sk-oth***6789", "hf_abcdefghij"])
+async def test_gate_07_a_mistake_of_the_client_is_passed_on_without_what_looks_like_a_key(shown: str) -> None:
+    answer = refuses(400, {"message": f"max_tokens is too large for {shown}", "param": "max_tokens"})
+    async with at_a_vendor(answer, api_key=SECRET) as (_, counting), counting.client() as client:
+        error = (await client.post("/v1/completions", json=PROMPT)).json()["error"]
+    assert (error["message"], error["param"]) == ("max_tokens is too large for [removed]", "max_tokens")

@@ -60,7 +60,7 @@ async def test_an_upstream_s_own_trouble_is_a_failure_that_says_no_more(status: 
         error = await failure(fake)
     assert type(error) is UpstreamFailed
     assert str(error) == "The server that runs this model failed."
-    assert detail(error) == f"HTTP status {status}: key sk-secret is wrong"
+    assert detail(error) == f"HTTP status {status}: key [removed] is wrong"
 
 
 @pytest.mark.parametrize("body", [b"<html>Bad Gateway</html>", b"", b"null", b'{"error": "no"}', b"\xff\xfe"])

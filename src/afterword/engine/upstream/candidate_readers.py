@@ -88,7 +88,7 @@ class TokenReader(CandidateReader):
             if self.finished:
                 return events
         if entry.logprob is None:
-            raise MalformedReply(f"the sampled token {entry.token.spelled!r} has no log-probability")
+            raise MalformedReply("a sampled token has no log-probability")
         if self._k is None:
             return events + self._candidate.accept(token, None, ())
         return events + self._candidate.accept(token, entry.logprob, self._lookup.likeliest(entry, self._k))
@@ -159,7 +159,7 @@ class TextReader(CandidateReader):
 
     def _listed(self, entry: Entry) -> SampledToken:
         if entry.logprob is None:
-            raise MalformedReply(f"the sampled token {entry.token.spelled!r} has no log-probability")
+            raise MalformedReply("a sampled token has no log-probability")
         assert self._k is not None
         self._sum_logprob += entry.logprob
         self._n_scored += 1

@@ -5,8 +5,9 @@ Owns time-outs, retries, and which error each failure becomes. Knows nothing of 
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -15,6 +16,7 @@ import orjson
 from afterword.config.vendor import VendorConfig
 from afterword.engine.upstream.event_stream import BYTE_ORDER_MARK, EventTooLong, bounded, events
 from afterword.engine.upstream.failures import MAY_PASS, Sizes, failure_of_event, failure_of_status, retry_after
+from afterword.engine.upstream.redaction import redaction
 from afterword.engine.upstream.reply import MalformedReply, Reply, ReplyError, parse_event
 from afterword.errors import AfterwordError, UpstreamFailed, UpstreamTimedOut
 
@@ -44,6 +46,7 @@ class UpstreamConnection:
 
     def __init__(self, vendor: VendorConfig) -> None:
         self._vendor = vendor
+        self._redact = redaction(vendor)
         self.n_retries = 0
         """Attempts beyond the first of each request."""
         self._client = httpx.AsyncClient(
@@ -65,7 +68,7 @@ class UpstreamConnection:
         async with AsyncExitStack() as stack:
             data, later = await self._begin(content, sizes, stack)
             while data is not None and data != DONE:
-                yield _parsed(data, sizes)
+                yield self._parsed(data, sizes)
                 data = await self._next(later)
 
     async def is_healthy(self) -> bool:
@@ -109,7 +112,7 @@ class UpstreamConnection:
                     url = f"{self._vendor.url}/completions"
                     response = await own.enter_async_context(self._client.stream("POST", url, content=content))
                     if response.status_code != httpx.codes.OK:
-                        raise await _attempt_failed(response, sizes)
+                        raise await _attempt_failed(response, sizes, self._redact)
                     later = _events(response, sizes.most_bytes)
                     first = await anext(later, None)
             except TimeoutError:
@@ -135,6 +138,15 @@ class UpstreamConnection:
         except (httpx.HTTPError, EventTooLong) as error:
             raise UpstreamFailed(f"broken in the middle: {error!r}") from None
 
+    def _parsed(self, data: bytes, sizes: Sizes) -> Reply:
+        try:
+            event = parse_event(data)
+        except MalformedReply as error:
+            raise UpstreamFailed(str(error)) from None
+        if isinstance(event, ReplyError):
+            raise failure_of_event(replace(event, message=self._redact(event.message)), sizes)
+        return event
+
 
 def request_headers(vendor: VendorConfig) -> dict[str, str]:
     """Headers of every request to a vendor; those from its configuration override ours."""
@@ -151,14 +163,15 @@ def health_url(vendor: VendorConfig) -> str:
     return vendor.url.removesuffix("/v1") + "/health"
 
 
-async def _attempt_failed(response: httpx.Response, sizes: Sizes) -> _AttemptFailed:
+async def _attempt_failed(response: httpx.Response, sizes: Sizes, redact: Callable[[str], str]) -> _AttemptFailed:
     body = b""
     async for chunk in response.aiter_bytes():
         body += chunk
         if len(body) > MAX_ERROR_BYTES:
             break
     status = response.status_code
-    error = failure_of_status(status, response.headers, body, sizes)
+    plain = redact(body.decode("utf-8", "replace")).encode()
+    error = failure_of_status(status, response.headers, plain, sizes)
     wait = retry_after(response.headers) if "retry-after" in response.headers else 0
     return _AttemptFailed(error, again=status in MAY_PASS, after=wait)
 
@@ -171,13 +184,3 @@ async def _events(response: httpx.Response, most_bytes: int) -> AsyncIterator[by
         return
     async for data in events(chunks):
         yield data
-
-
-def _parsed(data: bytes, sizes: Sizes) -> Reply:
-    try:
-        event = parse_event(data)
-    except MalformedReply as error:
-        raise UpstreamFailed(str(error)) from None
-    if isinstance(event, ReplyError):
-        raise failure_of_event(event, sizes)
-    return event

@@ -31,6 +31,7 @@ LONGEST_RETRY_AFTER = 3600
 DEFAULT_RETRY_AFTER = 1
 
 _LIMIT = re.compile(r"maximum context length (?:is|of) (\d+)")
+_ABOUT_A_KEY = re.compile(r"(?i)api[ _-]?key|authenticat|authoriz|credential|insufficient_quota|billing")
 _LEAST_CONTEXT_WORDS = ("context length", "context size", "context_length")
 
 
@@ -48,7 +49,7 @@ class Sizes:
 def failure_of_status(status: int, headers: Mapping[str, str], body: bytes, sizes: Sizes) -> AfterwordError:
     """The error for an answer with another status than 200."""
     error = _error_in(body)
-    if status in CLIENT_MISTAKES:
+    if status in CLIENT_MISTAKES and not is_about_our_key(error):
         return client_mistake(error, sizes)
     if status in BUSY:
         return Overloaded("The server that runs this model is busy.", retry_after=retry_after(headers))
@@ -58,11 +59,18 @@ def failure_of_status(status: int, headers: Mapping[str, str], body: bytes, size
 
 def failure_of_event(error: ReplyError, sizes: Sizes) -> AfterwordError:
     """The error for an error event within a stream."""
-    if error.status in CLIENT_MISTAKES or error.kind == "invalid_request_error":
+    is_mistake = error.status in CLIENT_MISTAKES or error.kind == "invalid_request_error"
+    if is_mistake and not is_about_our_key(error):
         return client_mistake(error, sizes)
     if error.status in BUSY or error.code == "overloaded":
         return Overloaded("The server that runs this model is busy.", retry_after=DEFAULT_RETRY_AFTER)
     return UpstreamFailed(f"error event: {error.message} ({error.kind}, {error.code or error.status})")
+
+
+def is_about_our_key(error: ReplyError) -> bool:
+    """Whether it is the operator's key or account that is refused, whatever the status says."""
+    named = f"{error.code or ''} {error.kind or ''} {error.message}"
+    return _ABOUT_A_KEY.search(named) is not None
 
 
 def client_mistake(error: ReplyError, sizes: Sizes) -> InvalidRequest:

@@ -103,9 +103,9 @@ def parse_event(data: bytes) -> Reply | ReplyError:
     try:
         event = orjson.loads(data)
     except ValueError:
-        raise MalformedReply(f"an event is not JSON: {data[:200]!r}") from None
+        raise MalformedReply(f"an event of {len(data)} bytes is not JSON") from None
     if not isinstance(event, dict):
-        raise MalformedReply(f"an event is not an object: {data[:200]!r}")
+        raise MalformedReply(f"an event of {len(data)} bytes is not an object")
     if event.get("error") is not None or event.get("object") == "error":
         return parse_error(event)
     fingerprint = event.get("system_fingerprint")
@@ -113,7 +113,9 @@ def parse_event(data: bytes) -> Reply | ReplyError:
         choices = tuple(_choice(choice) for choice in event.get("choices") or ())
         counts = None if event.get("usage") is None else _counts(event["usage"])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise MalformedReply(f"an event has not the shape of a completion ({error!r}): {data[:200]!r}") from error
+        # Neither the event nor the error's words: both have text of the completion in them.
+        what = f"{type(error).__name__}, {len(data)} bytes"
+        raise MalformedReply(f"an event has not the shape of a completion ({what})") from None
     return Reply(choices, counts, fingerprint if isinstance(fingerprint, str) else None)
 
 

@@ -30,9 +30,7 @@ class TokenLookup:
             by_id = _BY_ID.fullmatch(token.spelled)
             found = int(by_id[1]) if by_id is not None else self._by_spelling.get(token.spelled)
         if found is None or found >= self._tokenizer.n_vocab:
-            raise MalformedReply(
-                f"the token {token.spelled!r} (id {token.id}) is not in the configured tokenizer's vocabulary"
-            )
+            raise MalformedReply(f"a listed token (id {token.id}) is not in the configured tokenizer's vocabulary")
         return found
 
     def may_mean(self, token: Named, expected: int) -> bool:

@@ -190,9 +190,7 @@ class _Scores:
         """The entry of the next token. Raises `MalformedReply` if it is another token's."""
         sent = self._prompt[self._n]
         if not lookup.may_mean(entry.token, sent):
-            raise MalformedReply(
-                f"the echoed prompt has {entry.token.spelled!r} at place {self._n}, where token {sent} was sent"
-            )
+            raise MalformedReply(f"the echoed prompt has another token at place {self._n} than was sent")
         self._n += 1
         if self._n == 1:
             return
