@@ -25,7 +25,7 @@ def key(name: str = "k", /, **limits: int) -> Grant:
 async def limiter(request: pytest.FixtureRequest, clock: Clock) -> AsyncIterator[Limiter]:
     """A limiter that has counted nothing; the clock is to be had as `clock`."""
     made: Limiter
-    made = memory_limiter() if request.param == "memory" else redis_limiter(request.getfixturevalue("redis_url"))
+    made = memory_limiter(clock) if request.param == "memory" else redis_limiter(request.getfixturevalue("redis_url"))
     yield made
     await made.aclose()
 
@@ -253,7 +253,7 @@ async def play(limiter: Limiter, clock: Clock, steps: list[Advance | Admit | Set
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 async def test_no_window_ever_holds_more_than_the_limits(clock: Clock, steps: list[Advance | Admit | Settle]) -> None:
-    await play(memory_limiter(), clock, steps, "k")
+    await play(memory_limiter(clock), clock, steps, "k")
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -289,3 +289,17 @@ class Alternating:
 
     async def aclose(self) -> None:
         """Whoever made the limiters closes them."""
+
+
+@pytest.mark.parametrize("step", [-3600, 3600])
+async def test_gate_08_a_wall_clock_that_is_set_changes_no_limit(clock: Clock, step: float) -> None:
+    """`clock` is the wall clock here."""
+    steady = Clock(5.0)
+    limiter, grant = memory_limiter(steady), key(requests_per_minute=3, tokens_per_minute=100)
+    for _ in range(3):
+        await (await limiter.admit(grant, 30)).settle(30)
+    clock.advance(step)
+    error = await refusal(limiter, grant, 1)
+    assert (error.kind, error.retry_after) == ("requests", 60)
+    steady.advance(62)
+    await (await limiter.admit(grant, 100)).settle(0)

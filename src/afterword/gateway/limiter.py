@@ -10,6 +10,8 @@ as a request however it ends.
 """
 
 import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from typing_extensions import override
@@ -73,9 +75,9 @@ class RateLimiter(Limiter):
         return _requests(sent, limit)
 
 
-def memory_limiter() -> RateLimiter:
-    """Limits that this process alone counts."""
-    return RateLimiter(MemoryRequests(), MemoryBudgets())
+def memory_limiter(clock: Callable[[], float] = time.monotonic) -> RateLimiter:
+    """Limits that this process alone counts, by a clock that never goes back (docs/rules.md#key-limits)."""
+    return RateLimiter(MemoryRequests(clock), MemoryBudgets(clock))
 
 
 @dataclass(frozen=True, slots=True)

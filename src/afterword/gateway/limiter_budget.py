@@ -7,8 +7,7 @@ and up to a second more.
 
 import itertools
 import math
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -43,12 +42,12 @@ class Budget:
     """What a key had reserved and used at a moment."""
 
     now: float
-    """Unix seconds."""
+    """Seconds by the clock of whoever counts."""
     n_running: int
     n_reserved: int
     """Tokens that the running requests may use."""
     leaving: Mapping[int, int]
-    """Used tokens by the Unix second in which they leave the window; all later than `now`."""
+    """Used tokens by the second in which they leave the window; all later than `now`."""
 
     @property
     def n_used(self) -> int:
@@ -114,7 +113,9 @@ class _Account:
 class MemoryBudgets(Budgets):
     """Budgets of one process, in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock`: seconds from any start, never going back."""
+        self._clock = clock
         self._accounts: dict[str, _Account] = {}
         self._numbers = itertools.count()
 
@@ -129,7 +130,7 @@ class MemoryBudgets(Budgets):
 
     @override
     async def look(self, key: str) -> Budget:
-        now = time.time()
+        now = self._clock()
         account = self._accounts.get(key)
         if account is None:
             return Budget(now, 0, 0, {})
@@ -141,7 +142,7 @@ class MemoryBudgets(Budgets):
         account = self._accounts[request.key]
         del account.running[request.number]
         if n_used > 0:
-            second = leaving_second(time.time())
+            second = leaving_second(self._clock())
             account.leaving[second] = account.leaving.get(second, 0) + n_used
 
     @override

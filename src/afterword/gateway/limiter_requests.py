@@ -6,14 +6,14 @@ way to keep many without an entry for each. They are in `limiter_budget.py`.
 """
 
 import time
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from limits import RateLimitItemPerMinute
 from limits.aio.storage import RedisStorage
 from limits.aio.strategies import MovingWindowRateLimiter as SharedMovingWindow
-from limits.storage import MemoryStorage
-from limits.strategies import MovingWindowRateLimiter
 from typing_extensions import override
 
 WINDOW = 60
@@ -44,23 +44,30 @@ class RequestWindows(Protocol):
 
 
 class MemoryRequests(RequestWindows):
-    """Windows of one process, in memory."""
+    """Windows of one process, in memory. By a clock that is never set: the library's storage goes by the wall clock."""
 
-    def __init__(self) -> None:
-        # The library's storage for coroutines starts a thread for each key; this one only takes locks.
-        self._storage = MemoryStorage()
-        self._limiter = MovingWindowRateLimiter(self._storage)
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock`: seconds from any start, never going back."""
+        self._clock = clock
+        self._sent: dict[str, deque[float]] = {}
+        """When each request within the window came, by key, oldest first."""
 
     @override
     async def add(self, key: str, limit: int) -> tuple[bool, RequestWindow]:
-        added = self._limiter.hit(RateLimitItemPerMinute(limit), key)
-        return added, await self.look(key, limit)
+        if (await self.look(key, limit)).n >= limit:
+            return False, await self.look(key, limit)
+        self._sent.setdefault(key, deque()).append(self._clock())
+        return True, await self.look(key, limit)
 
     @override
     async def look(self, key: str, limit: int) -> RequestWindow:
-        name = RateLimitItemPerMinute(limit).key_for(key)
-        oldest, n = self._storage.get_moving_window(name, limit, WINDOW)
-        return _window(n, oldest, self._storage.events[name][0].atime if n > 0 else oldest)
+        now, sent = self._clock(), self._sent.get(key, deque())
+        while sent and sent[0] + WINDOW < now:
+            sent.popleft()
+        if not sent:
+            self._sent.pop(key, None)
+            return RequestWindow(0, 0.0, 0.0)
+        return _window(len(sent), sent[0], sent[-1], now)
 
 
 class RedisRequests(RequestWindows):
@@ -77,7 +84,7 @@ class RedisRequests(RequestWindows):
             return False, await self.look(key, limit)
         # The newest is this one, which saves a query.
         oldest, n = await self._storage.get_moving_window(item.key_for(key), limit, WINDOW)
-        return True, _window(n, oldest, time.time())
+        return True, _window(n, oldest, time.time(), time.time())
 
     @override
     async def look(self, key: str, limit: int) -> RequestWindow:
@@ -85,11 +92,10 @@ class RedisRequests(RequestWindows):
         oldest, n = await self._storage.get_moving_window(name, limit, WINDOW)
         # In a window of the last request alone, the oldest is the newest of all.
         newest, _ = (oldest, n) if n < 2 else await self._storage.get_moving_window(name, 1, WINDOW)
-        return _window(n, oldest, newest)
+        return _window(n, oldest, newest, time.time())
 
 
-def _window(n: int, oldest: float, newest: float) -> RequestWindow:
+def _window(n: int, oldest: float, newest: float, now: float) -> RequestWindow:
     if n == 0:
         return RequestWindow(0, 0.0, 0.0)
-    now = time.time()
     return RequestWindow(n, max(0.0, oldest + WINDOW - now), max(0.0, newest + WINDOW - now))
