@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from afterword.completions.request import Prompt
 from afterword.errors import InvalidRequest
 from afterword.fields.shapes import PromptItem
+from afterword.text.alignment import align
 from afterword.text.utf8 import Utf8Decoder
 from afterword.tokens import Tokenizer, visible_bytes, visible_piece
 
@@ -74,9 +75,7 @@ def _read_text(text: str, tokenizer: Tokenizer, rules: PromptRules) -> Prompt:
     offsets: list[int] = []
     if rules.with_offsets:
         starts, spelled = _starts(tokenizer.piece(token) for token in tokens[n_bos:])
-        # Some vocabularies put a space in front of every text: it is in the pieces, but was not sent.
-        n_extra = len(spelled) - len(text) if spelled.endswith(text) else 0
-        offsets = [0] * n_bos + [min(max(start - n_extra, 0), len(text)) for start in starts]
+        offsets = [0] * n_bos + _starts_as_sent(starts, spelled, text)
     return _prompt(text, tuple(tokens), tuple(offsets), rules)
 
 
@@ -97,6 +96,16 @@ def _prompt(text: str, tokens: tuple[int, ...], offsets: tuple[int, ...], rules:
     if rules.keep_last is not None:
         tokens, offsets = tokens[-rules.keep_last :], offsets[-rules.keep_last :]
     return Prompt(text=text, tokens=tokens, offsets=offsets)
+
+
+def _starts_as_sent(starts: list[int], spelled: str, text: str) -> list[int]:
+    """Where each token begins in `text`, of which the tokens spell something else in some vocabularies."""
+    if spelled.endswith(text):
+        # The commonest: a space in front of every text, which was not sent.
+        n_extra = len(spelled) - len(text)
+        return [max(start - n_extra, 0) for start in starts]
+    ends = [*starts[1:], len(spelled)]
+    return align([spelled[start:end] for start, end in zip(starts, ends, strict=True)], text)
 
 
 def _starts(pieces: Iterable[bytes]) -> tuple[list[int], str]:
