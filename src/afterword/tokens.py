@@ -129,6 +129,31 @@ class ByteTokenizer(Tokenizer):
         return spell_bytes(self.piece(token))
 
 
+WITHIN = ("☺", "\n")
+"""Texts that hardly any vocabulary joins with what follows."""
+
+
+def encode_within(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Ids of a text that goes on within another: without the space that some vocabularies put in front of a text.
+
+    Behind another text, whose ids are left out, none is added.
+    """
+    ids = tokenizer.encode(text, add_bos=False, parse_special=True)
+    if _bytes_of(tokenizer, ids) != b" " + text.encode():
+        return ids
+    for before in WITHIN:
+        longer = tokenizer.encode(before + text, add_bos=False, parse_special=True)
+        # At most the space and every byte of it.
+        for n in range(1, len(before.encode()) + 2):
+            if _bytes_of(tokenizer, longer[:n]) == b" " + before.encode():
+                return longer[n:]
+    return ids
+
+
+def _bytes_of(tokenizer: Tokenizer, ids: Sequence[int]) -> bytes:
+    return b"".join(tokenizer.piece(token) for token in ids)
+
+
 def visible_piece(tokenizer: Tokenizer, token: int, *, skip_special_tokens: bool) -> bytes:
     """The bytes a token adds to a text: none for a control token unless it is shown (docs/rules.md#control-tokens)."""
     if skip_special_tokens and tokenizer.is_control(token):

@@ -1,5 +1,6 @@
 import pytest
 from tests.completions.scripted import BOS, MID, PRE, SUF, AsciiTokenizer, completion, letters, served
+from typing_extensions import override
 
 from afterword.errors import InvalidRequest
 from afterword.tokens import ByteTokenizer, InfillTokens
@@ -84,3 +85,21 @@ def test_ids_of_the_prefix_are_checked() -> None:
     with pytest.raises(InvalidRequest) as caught:
         completion(served(marked()), prompt=[100], suffix="b")
     assert caught.value.param == "prompt"
+
+
+class SpacedBytes(ByteTokenizer):
+    """Bytes, and a space in front of every text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.infill = InfillTokens(prefix=self.CONTROL, suffix=self.CONTROL, middle=self.CONTROL)
+
+    @override
+    def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:
+        return super().encode(f" {text}", add_bos=add_bos, parse_special=parse_special)
+
+
+def test_token_02_only_the_prefix_begins_with_the_space_of_the_vocabulary() -> None:
+    result = completion(served(SpacedBytes()), prompt="ab", suffix="cd")
+    mark = ByteTokenizer.CONTROL
+    assert result.generations[0].prompt == (mark, *b" ab", mark, *b"cd", mark)

@@ -7,7 +7,7 @@ or else by the infill tokens of its vocabulary, in the order prefix, suffix, mid
 from afterword.errors import InvalidRequest
 from afterword.models import ServedModel
 from afterword.text.infill import InfillTemplate
-from afterword.tokens import InfillTokens, Tokenizer
+from afterword.tokens import InfillTokens, Tokenizer, encode_within
 
 Prefix = str | tuple[int, ...]
 
@@ -51,7 +51,8 @@ def _filled(template: InfillTemplate, prefix: Prefix, suffix: str, tokenizer: To
 
 def _marked(marks: InfillTokens, prefix: Prefix, suffix: str, tokenizer: Tokenizer) -> list[int]:
     before = _encode(tokenizer, prefix) if isinstance(prefix, str) else list(prefix)
-    return [marks.prefix, *before, marks.suffix, *_encode(tokenizer, suffix), marks.middle]
+    # Models are trained with files that were cut: the first half begins as a text does, the second within it.
+    return [marks.prefix, *before, marks.suffix, *encode_within(tokenizer, suffix), marks.middle]
 
 
 def _encode(tokenizer: Tokenizer, text: str) -> list[int]:

@@ -7,11 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.models.architectures import COMMON, TIME_MIX_7
 from tests.models.shaped import add_entry
+from tests.models.spm import Spm, write_spm
 from tests.models.tiny import Tiny, write_tiny
 
 from afterword.engine.llama.binding import LlamaModel
 from afterword.engine.llama.vocabulary import Vocabulary
-from afterword.tokens import InfillTokens
+from afterword.tokens import InfillTokens, encode_within
 
 
 def vocabulary_of(directory: Path, tiny: Tiny) -> Vocabulary:
@@ -156,3 +157,26 @@ def test_threads_may_tokenize_at_once(default_vocabulary: Vocabulary) -> None:
     expected = [encode(default_vocabulary, text) for text in texts]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(lambda text: encode(default_vocabulary, text), texts)) == expected
+
+
+CODE_LLAMA = {"▁<PRE>": TokenType.CONTROL, "▁<SUF>": TokenType.CONTROL, "▁<MID>": TokenType.CONTROL}
+
+
+def spm_vocabulary(directory: Path, spm: Spm) -> Vocabulary:
+    return Vocabulary(LlamaModel(write_spm(directory / "spm.gguf", spm), vocab_only=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x", ["x"]),
+        (" x", ["▁x"]),
+        ("thex", ["the", "x"]),
+        ("<s>x", ["<s>", "▁x"]),
+        ("é", ["<0xC3>", "<0xA9>"]),
+        ("", []),
+    ],
+)
+def test_token_02_a_text_within_another_gets_no_space_in_front(tmp_path: Path, text: str, expected: list[str]) -> None:
+    spm = Spm()
+    assert encode_within(spm_vocabulary(tmp_path, spm), text) == [spm.id(token) for token in expected]
