@@ -180,3 +180,20 @@ def spm_vocabulary(directory: Path, spm: Spm) -> Vocabulary:
 def test_token_02_a_text_within_another_gets_no_space_in_front(tmp_path: Path, text: str, expected: list[str]) -> None:
     spm = Spm()
     assert encode_within(spm_vocabulary(tmp_path, spm), text) == [spm.id(token) for token in expected]
+
+
+@pytest.mark.parametrize("kind", [TokenType.CONTROL, TokenType.NORMAL])
+def test_token_03_what_is_filled_in_ends_at_eot_also_in_older_files(tmp_path: Path, kind: TokenType) -> None:
+    spm = Spm(more={**CODE_LLAMA, "▁<EOT>": kind})
+    vocabulary = spm_vocabulary(tmp_path, spm)
+    eot = spm.id("▁<EOT>")
+    assert vocabulary.infill == InfillTokens(*(spm.id(token) for token in CODE_LLAMA))
+    assert vocabulary.end_ids == {spm.id("</s>"), eot}
+    assert vocabulary.is_control(eot)
+
+
+def test_token_03_a_model_that_fills_nothing_in_keeps_its_tokens(tmp_path: Path) -> None:
+    spm = Spm(more={"▁<EOT>": TokenType.NORMAL})
+    vocabulary = spm_vocabulary(tmp_path, spm)
+    assert vocabulary.end_ids == {spm.id("</s>")}
+    assert not vocabulary.is_control(spm.id("▁<EOT>"))

@@ -363,8 +363,14 @@ def vocabulary_flags(model: LlamaModel) -> tuple[frozenset[int], frozenset[int]]
     return ends, control
 
 
+def tokens_written(model: LlamaModel, texts: frozenset[str]) -> frozenset[int]:
+    """Ids of the tokens that the file writes so, ▁ for a space in it."""
+    wanted = {text.encode() for text in texts}
+    return frozenset(i for i in range(model.n_vocab) if c.llama_vocab_get_text(model.vocab, i) in wanted)
+
+
 def special_token(model: LlamaModel, name: str) -> int | None:
-    """Id of `bos`, `eos`, `pad`, `fim_pre`, `fim_suf` or `fim_mid`; None if the vocabulary has none."""
+    """Id of `bos`, `eos`, `eot`, `pad`, `fim_pre`, `fim_suf` or `fim_mid`; None if the vocabulary has none."""
     token = int(getattr(c, f"llama_vocab_{name}")(model.vocab))
     return token if token >= 0 else None
 

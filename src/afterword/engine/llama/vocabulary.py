@@ -2,8 +2,11 @@
 
 from typing_extensions import override
 
-from afterword.engine.llama.binding import LlamaModel, adds_bos, special_token, vocabulary_flags
+from afterword.engine.llama.binding import LlamaModel, adds_bos, special_token, tokens_written, vocabulary_flags
 from afterword.tokens import SEPARATOR, InfillTokens, Tokenizer, choose_separator, spell_bytes
+
+MIDDLE_ENDS = frozenset({"▁<EOT>", "<EOT>"})
+"""How the token that ends what is filled in is written."""
 
 
 class Vocabulary(Tokenizer):
@@ -17,7 +20,9 @@ class Vocabulary(Tokenizer):
         self.pad_id = special_token(model, "pad")
         self.add_bos = adds_bos(model)
         self.infill = _infill(model)
-        self.end_ids, self._control = vocabulary_flags(model)
+        ends, control = vocabulary_flags(model)
+        middle_ends = self._ends_of_middles()
+        self.end_ids, self._control = ends | middle_ends, control | middle_ends
         self.separator_id = self._separator()
         self.chat_template = model.chat_template
         self.name = model.metadata("tokenizer.ggml.pre") or model.metadata("tokenizer.ggml.model") or "unknown"
@@ -50,6 +55,12 @@ class Vocabulary(Tokenizer):
         if known is None:
             known = self._spelled[token] = spell_bytes(self.piece(token))
         return known
+
+    def _ends_of_middles(self) -> frozenset[int]:
+        """Code Llama's <EOT> in files that do not name it: llama.cpp takes its other infill tokens by their names."""
+        if self.infill is None or special_token(self._model, "eot") is not None:
+            return frozenset()
+        return tokens_written(self._model, MIDDLE_ENDS)
 
     def _separator(self) -> int:
         found = self._model.tokenize(SEPARATOR, parse_special=True)
