@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.models.architectures import REFUSED
 from tests.models.engines import open_tiny, settings
 from tests.models.gguf_tensors import read_gguf, write_gguf
+from tests.models.shaped import write_model
 from tests.models.tiny import FILE_TYPES, Tiny, write_tiny
 
 from afterword.config.tree import DEFAULT_CONTEXT
@@ -80,6 +82,14 @@ def test_a_model_whose_weights_are_no_numbers_is_refused(whole: Path, tmp_path: 
     said = refusal(settings(path, tmp_path))
     assert_one_sentence(said)
     assert said.endswith("cannot be served: its logits are no numbers.")
+
+
+@pytest.mark.parametrize("architecture", ["bert", "modern-bert", "nomic-bert"])
+def test_native_09_an_encoder_is_refused_as_no_model_of_text(tmp_path: Path, architecture: str) -> None:
+    values = next(refused.values for refused in REFUSED if refused.name == architecture)
+    said = refusal(settings(write_model(tmp_path / "encoder.gguf", architecture, values), tmp_path))
+    assert_one_sentence(said)
+    assert said.endswith("does not continue text.")
 
 
 def test_context_beyond_the_budget_is_refused_with_both_sizes(whole: Path, tmp_path: Path) -> None:
