@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from afterword.engine.identity import ResultCache, file_hash, fingerprint
+from afterword.engine.identity import ResultCache, file_hash, fingerprint, model_hash
 
 
 class Question:
@@ -124,3 +124,24 @@ def test_same_parts_have_the_same_fingerprint() -> None:
 )
 def test_every_part_counts(parts: tuple[object, ...]) -> None:
     assert fingerprint(*parts) != fingerprint("hash", 2, True)
+
+
+def test_native_12_every_part_of_a_split_model_is_in_its_hash(tmp_path: Path) -> None:
+    cache = ResultCache(tmp_path / "cache")
+    parts = [tmp_path / f"model-{number:05}-of-00003.gguf" for number in (1, 2, 3)]
+    for part in parts:
+        part.write_bytes(part.name.encode())
+    before = model_hash(parts[0], cache)
+    assert model_hash(parts[0], cache) == before
+    for part in parts:
+        os.utime(part, ns=(1, 1))
+        part.write_bytes(part.name.encode()[::-1])
+        after = model_hash(parts[0], cache)
+        assert after != before
+        before = after
+
+
+def test_native_12_a_model_in_one_file_has_the_hash_of_the_file(tmp_path: Path) -> None:
+    model, cache = tmp_path / "model.gguf", ResultCache(tmp_path)
+    model.write_bytes(b"weights")
+    assert model_hash(model, cache) == file_hash(model, cache)

@@ -6,11 +6,16 @@ The cache is a JSON file in the cache directory; losing or damaging it costs tim
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 SAMPLER_VERSION = 2
 """Raised whenever the same logits and seed may give another token than before."""
+
+
+PART = re.compile(r"(.*)-\d{5}-of-(\d{5})\.gguf")
+"""How llama.cpp names the parts of a model that is split."""
 
 
 class ResultCache:
@@ -53,6 +58,19 @@ def file_hash(path: Path, cache: ResultCache) -> str:
     status = path.stat()
     key = f"sha256 {path.resolve()} {status.st_size} {status.st_mtime_ns}"
     return cache.get(key, lambda: _sha256(path))
+
+
+def model_hash(path: Path, cache: ResultCache) -> str:
+    """SHA-256 in hex of a GGUF file, or over those of all parts if it is one of several.
+
+    A part that is missing is left out; loading the model says that it is.
+    """
+    match = PART.fullmatch(path.name)
+    if match is None:
+        return file_hash(path, cache)
+    names = (f"{match[1]}-{number:05}-of-{match[2]}.gguf" for number in range(1, int(match[2]) + 1))
+    parts = [part for name in names if (part := path.with_name(name)).exists()]
+    return hashlib.sha256(" ".join(file_hash(part, cache) for part in parts).encode()).hexdigest()
 
 
 def _sha256(path: Path) -> str:

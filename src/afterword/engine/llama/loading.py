@@ -6,7 +6,7 @@ from pathlib import Path
 
 from afterword.config.tree import DEFAULT_CONTEXT, KernelChoice
 from afterword.engine.base import Capabilities
-from afterword.engine.identity import ResultCache, file_hash, fingerprint
+from afterword.engine.identity import ResultCache, fingerprint, model_hash
 from afterword.engine.llama.aborting import loading, say_why_it_aborts
 from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, MICRO_BATCH, QUANTISED, UNCUTTABLE, Arithmetic
 from afterword.engine.llama.binding import (
@@ -93,7 +93,7 @@ def _load(settings: LlamaSettings) -> LlamaEngine:
     cache = ResultCache(settings.cache_dir)
     check_file(settings.path)
     kernels = LLAMA_CPP if settings.kernels == LLAMA_CPP else use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER)
-    identity = (file_hash(settings.path, cache), build_info(), kernels, _n_threads(settings))
+    identity = (model_hash(settings.path, cache), build_info(), kernels, _n_threads(settings))
     model = LlamaModel(settings.path)
     try:
         return _start(model, settings, _arithmetic_of(model, kernels), identity, cache)
