@@ -44,6 +44,8 @@ class Tiny:
     seed: int = 0
     end: str = "<|endoftext|>"
     """How its end-of-text token is spelled."""
+    silent: bool = False
+    """Whether its file says neither which tokens begin and end texts nor how they are split into words."""
 
     @property
     def controls(self) -> tuple[str, ...]:
@@ -95,13 +97,14 @@ def add_vocabulary(writer: GGUFWriter, tiny: Tiny) -> None:
     """All bytes, some pairs of them, and control tokens."""
     pieces = [*_byte_pieces(), *(merge.replace(" ", "") for merge in MERGES)]
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
+    if not tiny.silent:
+        writer.add_tokenizer_pre("gpt-2")
+        writer.add_bos_token_id(tiny.control_id(BOS))
+        writer.add_eos_token_id(tiny.control_id(tiny.end))
+        writer.add_add_bos_token(tiny.add_bos)
     writer.add_token_list([*pieces, *tiny.controls])
     writer.add_token_types([TokenType.NORMAL] * len(pieces) + [TokenType.CONTROL] * len(tiny.controls))
     writer.add_token_merges(MERGES)
-    writer.add_bos_token_id(tiny.control_id(BOS))
-    writer.add_eos_token_id(tiny.control_id(tiny.end))
-    writer.add_add_bos_token(tiny.add_bos)
     if tiny.infill:
         for name, spelled in zip(("pre", "suf", "mid"), INFILL, strict=True):
             writer.add_uint32(f"tokenizer.ggml.fim_{name}_token_id", tiny.control_id(spelled))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 from tests.models.architectures import REFUSED
 from tests.models.engines import open_tiny, settings
 from tests.models.gguf_tensors import read_gguf, write_gguf
@@ -157,6 +158,19 @@ async def test_context_is_the_trained_one_where_none_is_asked_for(tmp_path: Path
 async def test_native_07_a_file_that_says_it_has_no_context_gets_the_default_one(tmp_path: Path) -> None:
     engine = load_engine(LlamaSettings(write_tiny(tmp_path, Tiny(context=0)), None, 2, 1, 64, None, tmp_path, "own"))
     assert engine.capabilities.context == DEFAULT_CONTEXT
+    await engine.aclose()
+
+
+@pytest.mark.parametrize(("silent", "warnings"), [(True, ["warning"]), (False, [])])
+async def test_native_11_a_guessed_pre_tokenizer_is_a_warning(
+    silent: bool, warnings: list[str], tmp_path: Path
+) -> None:
+    path = write_tiny(tmp_path, Tiny(silent=silent))
+    with capture_logs() as logs:
+        engine = load_engine(settings(path, tmp_path))
+    told = [line for line in logs if "tokenizer.ggml.pre" in line["event"]]
+    assert [line["log_level"] for line in told] == warnings
+    assert all(line["path"] == str(path) for line in told)
     await engine.aclose()
 
 

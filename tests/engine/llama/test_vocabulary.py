@@ -197,3 +197,21 @@ def test_token_03_a_model_that_fills_nothing_in_keeps_its_tokens(tmp_path: Path)
     vocabulary = spm_vocabulary(tmp_path, spm)
     assert vocabulary.end_ids == {spm.id("</s>")}
     assert not vocabulary.is_control(spm.id("▁<EOT>"))
+
+
+def test_native_10_a_file_that_names_no_bos_and_eos_has_none(tmp_path: Path) -> None:
+    vocabulary = vocabulary_of(tmp_path, Tiny(end="<end>", silent=True))
+    assert (vocabulary.bos_id, vocabulary.eos_id, vocabulary.add_bos) == (None, None, False)
+    assert vocabulary.end_ids == frozenset()
+    assert vocabulary.separator_id == 0
+    assert not vocabulary.is_control(11)
+
+
+def test_native_10_what_is_an_end_by_its_name_stays_one(tmp_path: Path) -> None:
+    assert vocabulary_of(tmp_path, Tiny(silent=True)).end_ids == {270}
+
+
+def test_native_10_control_tokens_in_the_usual_places_need_no_key(tmp_path: Path) -> None:
+    spm = Spm()
+    vocabulary = spm_vocabulary(tmp_path, spm)
+    assert (vocabulary.bos_id, vocabulary.eos_id) == (spm.id("<s>"), spm.id("</s>"))

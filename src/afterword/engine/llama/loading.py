@@ -4,6 +4,8 @@ import os
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
+import structlog
+
 from afterword.config.tree import DEFAULT_CONTEXT, KernelChoice
 from afterword.engine.base import Capabilities
 from afterword.engine.identity import ResultCache, fingerprint, model_hash
@@ -29,6 +31,8 @@ from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.vocabulary import Vocabulary
 from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.errors import ConfigurationError
+
+log = structlog.get_logger("afterword.engine")
 
 MAX_LOGPROBS = 1000
 """Likeliest tokens an answer can list for each token."""
@@ -95,11 +99,22 @@ def _load(settings: LlamaSettings) -> LlamaEngine:
     kernels = LLAMA_CPP if settings.kernels == LLAMA_CPP else use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER)
     identity = (model_hash(settings.path, cache), build_info(), kernels, _n_threads(settings))
     model = LlamaModel(settings.path)
+    _warn_of_guesses(model, settings.path)
     try:
         return _start(model, settings, _arithmetic_of(model, kernels), identity, cache)
     except BaseException:
         model.close()
         raise
+
+
+def _warn_of_guesses(model: LlamaModel, path: Path) -> None:
+    """Log what the file leaves open and llama.cpp guesses without a word."""
+    if model.metadata("tokenizer.ggml.model") == "gpt2" and model.metadata("tokenizer.ggml.pre") is None:
+        log.warning(
+            "the file does not say how texts are split into words (tokenizer.ggml.pre): a guess, and other tokens than "
+            "the model was trained with if it is wrong",
+            path=str(path),
+        )
 
 
 def _start(

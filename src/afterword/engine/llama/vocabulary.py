@@ -15,14 +15,15 @@ class Vocabulary(Tokenizer):
     def __init__(self, model: LlamaModel) -> None:
         self._model = model
         self.n_vocab = model.n_vocab
-        self.bos_id = special_token(model, "bos")
-        self.eos_id = special_token(model, "eos")
+        ends, control = vocabulary_flags(model)
+        self.bos_id = _named(model, "bos", control)
+        self.eos_id = _named(model, "eos", control)
         self.pad_id = special_token(model, "pad")
         self.add_bos = adds_bos(model)
         self.infill = _infill(model)
-        ends, control = vocabulary_flags(model)
         middle_ends = self._ends_of_middles()
-        self.end_ids, self._control = ends | middle_ends, control | middle_ends
+        guessed = frozenset({special_token(model, "eos")} if self.eos_id is None else ())
+        self.end_ids, self._control = (ends - guessed) | middle_ends, control | middle_ends
         self.separator_id = self._separator()
         self.chat_template = model.chat_template
         self.name = model.metadata("tokenizer.ggml.pre") or model.metadata("tokenizer.ggml.model") or "unknown"
@@ -66,6 +67,14 @@ class Vocabulary(Tokenizer):
         found = self._model.tokenize(SEPARATOR, parse_special=True)
         document = found[0] if len(found) == 1 and found[0] in self._control else None
         return choose_separator(document, self.bos_id, self.eos_id)
+
+
+def _named(model: LlamaModel, name: str, control: frozenset[int]) -> int | None:
+    """The id of `bos` or `eos`. Where the file has no key for it llama.cpp takes a number that may be any text's."""
+    token = special_token(model, name)
+    if token in control or model.metadata(f"tokenizer.ggml.{name}_token_id") is not None:
+        return token
+    return None
 
 
 def _infill(model: LlamaModel) -> InfillTokens | None:
