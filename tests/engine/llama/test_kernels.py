@@ -4,6 +4,7 @@ import ctypes
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import gguf
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Type
 from numpy.typing import NDArray
+from structlog.testing import capture_logs
 from tests.models.tiny import Tiny, write_tiny
 
 from afterword.engine.llama import kernels
@@ -146,6 +148,52 @@ def test_wrong_numbers_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "VARIANTS", ((),))
     with pytest.raises(KernelsUnavailable, match="wrong numbers"):
         load_kernels(user_cache(), PACKAGE_VERSION, LIBRARIES_FOLDER)
+
+
+@pytest.fixture
+def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of a folder with the libraries; what is compiled is a small one that has the right digest."""
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    functions = {
+        "uint64_t afterword_kernels_digest": f"{kernels.DIGEST}ull",
+        "const char *afterword_kernels_path": '"x"',
+    }
+    functions |= {f"bool afterword_kernels_{name}": "true" for name in ("install", "multiply", "attend")}
+    body = "\n".join(f'extern "C" {name}() {{ return {value}; }}' for name, value in functions.items())
+    (sources / "kernels.cpp").write_text(f"#include <cstdint>\n{body}\n")
+    monkeypatch.setattr(kernels, "SOURCES", sources)
+    return LIBRARIES_FOLDER
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda data: data[: len(data) // 2], id="native-13 a compiled library that was cut"),
+        pytest.param(
+            lambda data: data[:-1] + bytes([data[-1] ^ 1]), id="native-13 a compiled library of which a bit is other"
+        ),
+        pytest.param(lambda data: b"", id="native-13 an empty compiled library"),
+    ],
+)
+def test_a_damaged_library_is_noticed_and_made_again(
+    libraries: Path, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    cache = tmp_path / "cache"
+    load_kernels(cache, PACKAGE_VERSION, libraries)
+    (library,) = cache.glob("*.so")
+    whole = library.read_bytes()
+    # As a new file: this process still uses the old one.
+    library.unlink()
+    library.write_bytes(damage(whole))
+    with capture_logs() as logs:
+        load_kernels(cache, PACKAGE_VERSION, libraries)
+    assert [line["log_level"] for line in logs] == ["warning", "info"]
+    assert logs[0]["path"] == str(library)
+    assert len(library.read_bytes()) == len(whole)
+    with capture_logs() as logs:
+        load_kernels(cache, PACKAGE_VERSION, libraries)
+    assert logs == []
 
 
 def test_models_loaded_before_the_kernels_keep_llama_cpp_s_buffers_and_its_numbers(tmp_path: Path) -> None:

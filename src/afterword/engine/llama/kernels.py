@@ -122,14 +122,34 @@ def _compiled(cache_dir: Path, variant: tuple[str, ...], llama_libraries: Path) 
     # Not by the libraries' place: the linker notes their names alone, and the process has loaded them by then.
     key = hashlib.sha256("\0".join([*options, _processor(), LLAMA_CPP_PYTHON, *sources]).encode()).hexdigest()[:16]
     target = cache_dir / f"kernels-{key}.so"
-    if not target.exists():
-        log.info("compiling the matrix kernels for this processor, once: some seconds", path=str(target))
-        try:
+    try:
+        if not _is_as_compiled(target):
+            log.info("compiling the matrix kernels for this processor, once: some seconds", path=str(target))
             cache_dir.mkdir(parents=True, exist_ok=True)
             _compile(options, target, llama_libraries)
-        except OSError as error:
-            raise KernelsUnavailable(f"{target} cannot be written: {error.strerror}") from error
+    except OSError as error:
+        raise KernelsUnavailable(f"{target} cannot be read or written: {error.strerror}") from error
     return target
+
+
+def _is_as_compiled(target: Path) -> bool:
+    """Whether the library is there, to the byte as the compiler made it: a disk may have cut or changed it since."""
+    if not target.exists():
+        return False
+    note = _note_of(target)
+    if note.exists() and note.read_text("ascii", "replace") == _sha256(target):
+        return True
+    log.warning("the compiled kernels are not those that were made: they are made again", path=str(target))
+    return False
+
+
+def _note_of(target: Path) -> Path:
+    """The file with the library's SHA-256 in hex."""
+    return target.with_suffix(".sha256")
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _compile(options: tuple[str, ...], target: Path, llama_libraries: Path) -> None:
@@ -145,6 +165,7 @@ def _compile(options: tuple[str, ...], target: Path, llama_libraries: Path) -> N
         if made.returncode != 0:
             reason = next((line for line in made.stderr.splitlines() if "error" in line), "without a reason")
             raise KernelsUnavailable(f"{names[0]} refused them: {reason}")
+        _note_of(target).write_text(_sha256(unfinished), "ascii")
         unfinished.replace(target)
     finally:
         with suppress(OSError):
