@@ -1,4 +1,4 @@
-"""Writes vocabularies as SentencePiece makes them, as GGUF files without weights: a score a token, a space is ▁."""
+"""Writes vocabularies of SentencePiece's and WordPiece's kinds as GGUF files without weights; ▁ is a space."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,18 +35,38 @@ class Spm:
 
 def write_spm(path: Path, spm: Spm) -> Path:
     """Write the vocabulary; returns the path."""
-    writer = GGUFWriter(path, "llama")
-    for key, value in COMMON.items():
-        add_entry(writer, key[1:] if key.startswith(":") else f"llama.{key}", value)
-    writer.add_tokenizer_model("llama")
+    writer = _begun(path, "llama")
     writer.add_token_list(list(spm.tokens))
     # The longer a token, the sooner it is joined.
     writer.add_token_scores([float(len(token)) for token in spm.tokens])
     writer.add_token_types(list(spm.tokens.values()))
     for key, value in spm.keys.items():
         add_entry(writer, f"tokenizer.ggml.{key}", value)
+    _end(writer)
+    return path
+
+
+def write_wpm(path: Path, tokens: list[str]) -> Path:
+    """Write a vocabulary of whole words without an unknown token; returns the path."""
+    writer = _begun(path, "bert")
+    writer.add_token_list(tokens)
+    writer.add_token_types([TokenType.NORMAL] * len(tokens))
+    for name in ("unknown", "seperator", "padding", "cls", "mask", "bos", "eos"):
+        writer.add_uint32(f"tokenizer.ggml.{name}_token_id", 2**32 - 1)
+    _end(writer)
+    return path
+
+
+def _begun(path: Path, kind: str) -> GGUFWriter:
+    writer = GGUFWriter(path, "llama")
+    for key, value in COMMON.items():
+        add_entry(writer, key[1:] if key.startswith(":") else f"llama.{key}", value)
+    writer.add_tokenizer_model(kind)
+    return writer
+
+
+def _end(writer: GGUFWriter) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path

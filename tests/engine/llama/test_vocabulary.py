@@ -7,12 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.models.architectures import COMMON, TIME_MIX_7
 from tests.models.shaped import add_entry
-from tests.models.spm import Spm, write_spm
+from tests.models.spm import Spm, write_spm, write_wpm
 from tests.models.tiny import Tiny, write_tiny
 
 from afterword.engine.llama.binding import LlamaModel
 from afterword.engine.llama.vocabulary import Vocabulary
-from afterword.tokens import InfillTokens, encode_within
+from afterword.tokens import SEPARATOR, InfillTokens, encode_within
 
 
 def vocabulary_of(directory: Path, tiny: Tiny) -> Vocabulary:
@@ -159,6 +159,11 @@ def test_threads_may_tokenize_at_once(default_vocabulary: Vocabulary) -> None:
         assert list(pool.map(lambda text: encode(default_vocabulary, text), texts)) == expected
 
 
+@pytest.fixture(scope="module")
+def spm_without_bytes(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
+    return spm_vocabulary(tmp_path_factory.mktemp("spm"), Spm(has_bytes=False))
+
+
 CODE_LLAMA = {"▁<PRE>": TokenType.CONTROL, "▁<SUF>": TokenType.CONTROL, "▁<MID>": TokenType.CONTROL}
 
 
@@ -215,3 +220,45 @@ def test_native_10_control_tokens_in_the_usual_places_need_no_key(tmp_path: Path
     spm = Spm()
     vocabulary = spm_vocabulary(tmp_path, spm)
     assert (vocabulary.bos_id, vocabulary.eos_id) == (spm.id("<s>"), spm.id("</s>"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("def the", ["▁def", "▁the"]),
+        ("cé日日f", ["▁", "c", "<unk>", "▁", "f"]),
+        ("日", ["<unk>"]),
+        ("<s>d", ["<s>", "▁d"]),
+        ("<s>日<|mine|>d", ["<s>", "<unk>", "<|mine|>", "▁d"]),
+        (SEPARATOR, ["<unk>", *"endoftext", "<unk>"]),
+        ("", []),
+    ],
+)
+def test_native_01_what_a_vocabulary_without_bytes_cannot_spell_is_its_unknown_token(
+    tmp_path: Path, text: str, expected: list[str]
+) -> None:
+    spm = Spm(has_bytes=False, more={"<|mine|>": TokenType.USER_DEFINED})
+    found = encode(spm_vocabulary(tmp_path, spm), text)
+    assert [list(spm.tokens)[token] for token in found if token != spm.id("▁")] == [
+        token for token in expected if token != "▁"
+    ]
+
+
+@pytest.mark.parametrize("text", ["<s>d", "日<|mine|>"])
+def test_native_01_control_tokens_that_are_not_read_are_unknown_text(tmp_path: Path, text: str) -> None:
+    spm = Spm(has_bytes=False, more={"<|mine|>": TokenType.USER_DEFINED})
+    found = spm_vocabulary(tmp_path, spm).encode(text, add_bos=False, parse_special=False)
+    assert spm.id("<unk>") in found
+    assert spm.id("<s>") not in found
+    assert (spm.id("<|mine|>") in found) == ("mine" in text)
+
+
+@given(st.text())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_native_01_no_text_ends_the_process(spm_without_bytes: Vocabulary, text: str) -> None:
+    assert all(0 <= token < spm_without_bytes.n_vocab for token in encode(spm_without_bytes, text))
+
+
+def test_native_06_what_has_no_token_at_all_is_left_out(tmp_path: Path) -> None:
+    vocabulary = Vocabulary(LlamaModel(write_wpm(tmp_path / "wpm.gguf", ["▁the", "▁cat"]), vocab_only=True))
+    assert encode(vocabulary, "the café cat") == [0, 1]

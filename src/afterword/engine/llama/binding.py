@@ -8,7 +8,7 @@ import ctypes
 import importlib.metadata
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import llama_cpp.llama_cpp as c
@@ -169,7 +169,8 @@ class LlamaModel:
         found: list[int] = []
         for start in range(0, n, LISTED_AT_ONCE):
             found += tokens[start : min(n, start + LISTED_AT_ONCE)]
-        return found
+        # -1 where neither the text nor the unknown token is in the vocabulary.
+        return [token for token in found if token >= 0] if -1 in found else found
 
     def piece(self, token: int) -> bytes:
         """Bytes of one token; the spelled name of a control token. Any thread."""
@@ -363,10 +364,14 @@ def vocabulary_flags(model: LlamaModel) -> tuple[frozenset[int], frozenset[int]]
     return ends, control
 
 
-def tokens_written(model: LlamaModel, texts: frozenset[str]) -> frozenset[int]:
-    """Ids of the tokens that the file writes so, ▁ for a space in it."""
-    wanted = {text.encode() for text in texts}
-    return frozenset(i for i in range(model.n_vocab) if c.llama_vocab_get_text(model.vocab, i) in wanted)
+UNKNOWN, CONTROL, USER_DEFINED = 1, 8, 16  # enum llama_token_attr
+
+
+def written_tokens(model: LlamaModel) -> Iterator[tuple[str, int]]:
+    """Each token as the file writes it, ▁ for a space in it, and the bits of its kind."""
+    for token in range(model.n_vocab):
+        text = c.llama_vocab_get_text(model.vocab, token)
+        yield text.decode("utf-8", "replace"), int(c.llama_vocab_get_attr(model.vocab, token))
 
 
 def special_token(model: LlamaModel, name: str) -> int | None:

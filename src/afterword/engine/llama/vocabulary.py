@@ -2,7 +2,8 @@
 
 from typing_extensions import override
 
-from afterword.engine.llama.binding import LlamaModel, adds_bos, special_token, tokens_written, vocabulary_flags
+from afterword.engine.llama.binding import LlamaModel, adds_bos, special_token, vocabulary_flags, written_tokens
+from afterword.engine.llama.spelling import gaps_of
 from afterword.tokens import SEPARATOR, InfillTokens, Tokenizer, choose_separator, spell_bytes
 
 MIDDLE_ENDS = frozenset({"▁<EOT>", "<EOT>"})
@@ -15,6 +16,7 @@ class Vocabulary(Tokenizer):
     def __init__(self, model: LlamaModel) -> None:
         self._model = model
         self.n_vocab = model.n_vocab
+        self._gaps = gaps_of(model)
         ends, control = vocabulary_flags(model)
         self.bos_id = _named(model, "bos", control)
         self.eos_id = _named(model, "eos", control)
@@ -33,8 +35,7 @@ class Vocabulary(Tokenizer):
 
     @override
     def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:
-        # llama.cpp leaves out bytes that the vocabulary has no token for.
-        tokens = self._model.tokenize(text, parse_special=parse_special)
+        tokens = self._tokenize(text, parse_special=parse_special)
         if add_bos and self.bos_id is not None:
             return [self.bos_id, *tokens]
         return tokens
@@ -57,14 +58,20 @@ class Vocabulary(Tokenizer):
             known = self._spelled[token] = spell_bytes(self.piece(token))
         return known
 
+    def _tokenize(self, text: str, *, parse_special: bool) -> list[int]:
+        # llama.cpp leaves out bytes that the vocabulary has no token for, or ends the process.
+        if self._gaps is None:
+            return self._model.tokenize(text, parse_special=parse_special)
+        return self._gaps.tokenize(self._model, text, parse_special=parse_special)
+
     def _ends_of_middles(self) -> frozenset[int]:
         """Code Llama's <EOT> in files that do not name it: llama.cpp takes its other infill tokens by their names."""
         if self.infill is None or special_token(self._model, "eot") is not None:
             return frozenset()
-        return tokens_written(self._model, MIDDLE_ENDS)
+        return frozenset(token for token, (text, _) in enumerate(written_tokens(self._model)) if text in MIDDLE_ENDS)
 
     def _separator(self) -> int:
-        found = self._model.tokenize(SEPARATOR, parse_special=True)
+        found = self._tokenize(SEPARATOR, parse_special=True)
         document = found[0] if len(found) == 1 and found[0] in self._control else None
         return choose_separator(document, self.bos_id, self.eos_id)
 
