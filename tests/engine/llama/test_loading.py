@@ -74,7 +74,7 @@ def test_damaged_file_is_named_with_the_reason(whole: Path, tmp_path: Path, dama
     assert "no reason" not in said
 
 
-def test_a_model_whose_weights_are_no_numbers_is_refused(whole: Path, tmp_path: Path) -> None:
+def test_native_08_a_model_whose_weights_are_no_numbers_is_refused(whole: Path, tmp_path: Path) -> None:
     file = read_gguf(whole)
     last = next(tensor for tensor in file.tensors if tensor.name == "output.weight")
     nothing = replace(last, content=lambda: np.full(last.size // 4, np.nan, dtype=np.float32).view(np.uint8))

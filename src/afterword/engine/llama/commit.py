@@ -10,8 +10,10 @@ from afterword.engine.llama.runner import Computed
 from afterword.engine.llama.sequence import Sequence
 from afterword.engine.mailbox import Message
 from afterword.engine.sampling.bias import EveryTokenBanned
-from afterword.engine.sampling.logprobs import LogSoftmax
-from afterword.engine.tracker import Counters
+from afterword.engine.sampling.logprobs import LogSoftmax, NoDistribution
+from afterword.engine.tracker import Counters, public_error
+
+NO_NUMBERS = "The model gave no numbers for this request; the server's log has the cause."
 
 
 class Committer:
@@ -24,7 +26,21 @@ class Committer:
         self.counters = Counters()
 
     def commit(self, computed: Computed) -> list[Message]:
-        """Take one span's result. Once its candidate has finished, the caller frees the sequence's slot."""
+        """Take one span's result. Once its candidate has finished, the caller frees the sequence's slot.
+
+        Where the model gives no numbers, the span's request alone fails.
+        """
+        try:
+            return self._commit(computed)
+        except NoDistribution as error:
+            group = computed.span.sequence.group
+            for sequence in group.sequences:
+                if sequence.slot is not None:
+                    # One token without numbers may spoil those before it in the same piece.
+                    sequence.slot.cut(0)
+            return [(group.mailbox, public_error(error, NO_NUMBERS))]
+
+    def _commit(self, computed: Computed) -> list[Message]:
         sequence, span = computed.span.sequence, computed.span
         slot = sequence.slot
         assert slot is not None

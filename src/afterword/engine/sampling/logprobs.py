@@ -18,6 +18,13 @@ _FOLD = 8
 """Terms that are added in float32 before the long sum in float64."""
 
 
+class NoDistribution(ValueError):
+    """A row of logits with NaN or plus infinity, or with minus infinity alone: weights or a build that are broken."""
+
+    def __init__(self, peak: float) -> None:
+        super().__init__(f"the model's logits have {peak} as their largest value")
+
+
 class LogSoftmax:
     """Log-probabilities for a vocabulary of `n_vocab` tokens. Owns work buffers: engine thread only.
 
@@ -34,12 +41,12 @@ class LogSoftmax:
     def lse(self, row: NDArray[np.float32]) -> float:
         """Natural logarithm of the sum of exp(row), within about 1e-6.
 
-        Raises `ValueError` for a row that is no distribution: with NaN or plus infinity, or all minus infinity.
+        Raises `NoDistribution` for a row that is none: with NaN or plus infinity, or all minus infinity.
         """
         assert row.shape == (self._n_vocab,)
         peak = row.max()
         if not np.isfinite(peak):
-            raise ValueError(f"the model's logits have {peak} as their largest value")
+            raise NoDistribution(peak)
         weights = self._weights[: self._n_vocab]
         with np.errstate(over="ignore"):
             np.subtract(row, peak, out=weights)

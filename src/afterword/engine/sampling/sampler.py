@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from afterword.engine.sampling.adjustment import Adjustment
 from afterword.engine.sampling.bias import DenseBias, EveryTokenBanned
 from afterword.engine.sampling.largest import in_order, largest
+from afterword.engine.sampling.logprobs import NoDistribution
 from afterword.fields.sampling import Sampling
 
 _BLOCK = 64
@@ -106,7 +107,7 @@ class Sampler:
         """The next token's id, given its (n_vocab,) raw logits and how many tokens were sampled before it.
 
         Neither the row nor the sampler changes. Raises `EveryTokenBanned` if the request leaves no token, a
-        plain `ValueError` if the row is no distribution.
+        `NoDistribution` if the row is none.
         """
         scores = self._scores(row, position)
         likeliest = int(scores.argmax())
@@ -133,11 +134,11 @@ class Sampler:
             scores[self._end_ids] = -np.inf
         return scores
 
-    def _nothing_to_sample(self, row: NDArray[np.float32], position: int) -> ValueError | EveryTokenBanned:
+    def _nothing_to_sample(self, row: NDArray[np.float32], position: int) -> NoDistribution | EveryTokenBanned:
         """The error for a row of which no token can be sampled: the request's fault, or the model's."""
         peak = row.max()
         if not np.isfinite(peak):
-            return ValueError(f"the model's logits have {peak} as their largest value")
+            return NoDistribution(peak)
         return EveryTokenBanned(by_min_tokens=position < self._min_tokens and self._end_ids.size > 0)
 
     def _weigh(self, scores: NDArray[np.float32], peak: np.float32) -> None:
