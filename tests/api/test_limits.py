@@ -1,5 +1,6 @@
 """A key's limits over HTTP: statuses, bodies, headers, and what counts."""
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -36,7 +37,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @asynccontextmanager
 async def client_with(key: str, *engines: Engine) -> AsyncIterator[httpx.AsyncClient]:
-    gateway = gateway_of(GRANTS, ledger=ListedRows(), limiter=memory_limiter())
+    # Looked up at each call, so that `clock` takes its place.
+    limiter = memory_limiter(lambda: time.time())
+    gateway = gateway_of(GRANTS, ledger=ListedRows(), limiter=limiter)
     async with client_of(app_of(*engines, gateway=gateway), authorization=f"Bearer {key}") as client:
         yield client
 
