@@ -176,6 +176,9 @@ def _check_logprobs(body: Json, asked: Asked, logprobs: Json, text: str) -> None
     shows_special = not given(body, "skip_special_tokens", True)
     if shows_special and sampled and sampled[-1] in SPECIAL.values():
         return  # An end token has no text and a control token has; which one this was, the answer does not say.
+    ends = {SPECIAL.get(token) or _spelled(token) for token in given(body, "stop_token_ids", [])}
+    if sampled and sampled[-1] in ends:
+        sampled = sampled[:-1]  # Listed, without text.
     data = b"".join(bytes_of(token, shows_special=shows_special) for token in sampled)
     # One token a byte, so what is listed up to a stop is what is shown.
     assert whole_characters(asked.data + data) == whole_characters(asked.data) + text

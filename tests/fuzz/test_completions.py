@@ -28,6 +28,8 @@ async def post(body: object, path: str = "/v1/completions") -> httpx.Response:
 @example({"seed": 0, "prompt": [237, 160], "max_tokens": 2, "temperature": 0, "logprobs": 1})
 @example({"seed": 0, "prompt": [226, 130], "max_tokens": 2, "temperature": 0, "logprobs": 1, "echo": True})
 @example({"seed": 0, "prompt": [240, 159, 153], "logit_bias": {"130": 100}, "max_tokens": 1, "logprobs": 1})
+# An end that has a text: it is listed and not shown.
+@example({"seed": 0, "prompt": [0], "stop_token_ids": [0], "logprobs": 0})
 async def test_every_answer_keeps_the_rules(body: Json) -> None:
     response = await post(body)
     assert response.status_code == 200, response.text

@@ -153,6 +153,17 @@ def test_memory_that_cannot_be_cut_is_never_cut_and_everybody_finishes(
         assert job.leaves is not None or None not in ends
 
 
+@pytest.mark.parametrize("policy", [next_batch, *OTHERS.values()], ids=["next_batch", *OTHERS])
+def test_what_was_computed_of_a_group_that_ends_within_the_step_is_not_taken_for_cached(policy: Policy) -> None:
+    desk = Desk(2, capacity=CAPACITY, can_cut=False, policy=policy)
+    one = Job(ask((5,), max_tokens=0), arrives=0, leaves=None, continues=False)
+    # Ends with its first candidate's prompt; the second one's was computed in the same step.
+    two = Job(ask((5, 6), n_candidates=2, max_tokens=0), arrives=3, leaves=None, continues=False)
+    later = Job(ask((5, 7), n_candidates=2, max_tokens=2), arrives=6, leaves=None, continues=False)
+    *_, reading = play(desk, [one, one, two, later])
+    assert [reading.finished(index) is None for index in range(2)] == [False, False]
+
+
 @settings(max_examples=10)
 @given(played=plays(), n_slots=st.integers(1, 6))
 def test_independent_rows_have_none_added_to_them(played: list[Job], n_slots: int) -> None:

@@ -195,6 +195,12 @@ class KVSlots:
         slot.running = False
         self._touch(slot)
 
+    def drop_unrecorded(self, slot: Slot) -> None:
+        """An idle slot holds more tokens than are recorded. Where they cannot be cut off, none is kept."""
+        assert not slot.running
+        if not self.can_cut:
+            slot.cut(0)
+
     def exchange(self, a: Slot, b: Slot) -> None:
         """Two slots were exchanged, to close a gap (arithmetic.py)."""
         for name in ("tokens", "n", "n_exact", "running", "used_at", "rows"):

@@ -81,11 +81,16 @@ class Scheduler:
         if not batch.pieces:
             return []
         by_slot = {s.slot_id: s for s in self.running}
+        slot_of = {id(s): self._kv.slot(s.slot_id) for s in self.running}
         self._committer.counters.steps += 1
         messages: list[Message] = []
         for computed in self._runner.forward([_span(by_slot[piece.slot], piece.n) for piece in batch.pieces]):
-            if computed.span.sequence.slot is not None:  # its group may have failed within this step
-                messages += self._settle(computed.span.sequence, self._committer.commit(computed))
+            sequence = computed.span.sequence
+            if sequence.slot is not None:
+                messages += self._settle(sequence, self._committer.commit(computed))
+            else:
+                # Its group failed within this step, after the slot had been given more tokens than are recorded.
+                self._kv.drop_unrecorded(slot_of[id(sequence)])
         return messages
 
     def _admit(self) -> None:
