@@ -21,7 +21,7 @@ from benchmarks.machine import facts
 from benchmarks.names import CEILING, ECHO, OURS, REFERENCE
 from benchmarks.overhead import gateway, in_process, overhead, steps
 from benchmarks.peers import servers
-from benchmarks.places import BENCHMARKS, OUR_PROGRAMS, Places, cache, packaged_model
+from benchmarks.places import BENCHMARKS, OUR_PROGRAMS, Places, cache, known_models
 from benchmarks.plot import plot
 from benchmarks.report import Record, document, summary, table
 from benchmarks.rounds import Plan, Visit, go_round
@@ -51,18 +51,26 @@ UNASKED = tuple(name for name in NAMES if name != "cluster")
 def main() -> None:
     options = _parser().parse_args()
     started = time.strftime("%Y-%m-%d-%H%M")
-    places = _places(options, started)
+    options.results.mkdir(parents=True, exist_ok=True)
+    for model in options.model or known_models():
+        _measure(options, started, model.resolve())
+
+
+def _measure(options: argparse.Namespace, started: str, model: Path) -> None:
+    """All rounds on one file; results are named after it."""
+    name = f"{started}-{model.stem}"
+    places = _places(options, name, model)
     plan = _plan(options, places)
     record = Record()
     about = {"date": started, "command": sys.argv[1:], "salt": plan.salt, "smoke": options.smoke, **facts(places)}
-    options.results.mkdir(parents=True, exist_ok=True)
     for number in range(1, options.rounds + 1):
         # The client takes half as much from the server's processors as on asyncio's own loop.
         uvloop.run(_round(plan, number, record, options.only, places))
         # After every round: a run that is broken off keeps what it had.
-        _write(options.results / f"{started}.json", record, about)
+        _write(options.results / f"{name}.json", record, about)
     lines = summary(record.figures, REFERENCES)
-    plot(lines, options.results, started)
+    plot(lines, options.results, name)
+    print(model.name)
     print(table(lines, REFERENCES))
     for verdict in verdicts(record.figures):
         print(_sentence(verdict))
@@ -110,7 +118,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", type=_names, default=UNASKED, help=f"what to measure, with commas between: {names}")
     parser.add_argument("--servers", type=lambda text: text.split(","), help="which servers, default all there are")
     parser.add_argument("--rounds", type=int, default=3, help="times that everything is measured (default 3)")
-    parser.add_argument("--model", type=Path, help="GGUF file (default: the packaged one)")
+    parser.add_argument(
+        "--model",
+        type=Path,
+        action="append",
+        help="GGUF file, as often as wanted (default: the packaged one and what `make test-models` fetched)",
+    )
     parser.add_argument("--peer-bin", type=Path, help="directory of llama-server (default: what build_peers.sh made)")
     parser.add_argument("--ik-bin", type=Path, help="directory of ik_llama.cpp's llama-server (default: as above)")
     parser.add_argument("--with-vllm", action="store_true", help="measure vLLM too; installs it the first time")
@@ -128,9 +141,8 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
-def _places(options: argparse.Namespace, started: str) -> Places:
-    model = (options.model or packaged_model()).resolve()
-    logs = cache() / "bench-logs" / started
+def _places(options: argparse.Namespace, name: str, model: Path) -> Places:
+    logs = cache() / "bench-logs" / name
     logs.mkdir(parents=True, exist_ok=True)
     return Places(
         model=model,

