@@ -87,7 +87,7 @@ def cache() -> Path:
 
 
 def build(uv: str, pinned: str, folder: Path) -> None:
-    """Build into `folder`, which comes to be whole or not at all."""
+    """Build into `folder`, which appears whole or not at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as name:
         work = Path(name)

@@ -68,18 +68,18 @@ struct Query {
 };
 
 // The part of a thread's memory for a unit of work.
-struct Desk {
+struct Scratch {
     float *x, *sum, *score, *keys, *values;
 
     static size_t floats(const Asked & a) {
         return MOST_QUERIES * (padded(a.n_key) + padded(a.n_value) + SPAN) + SPAN * (padded(a.n_key) + padded(a.n_value));
     }
-    Desk(const Asked & a, float * memory)
+    Scratch(const Asked & a, float * memory)
         : x(memory), sum(x + MOST_QUERIES * padded(a.n_key)), score(sum + MOST_QUERIES * padded(a.n_value)),
           keys(score + MOST_QUERIES * SPAN), values(keys + SPAN * padded(a.n_key)) {}
 };
 
-Query begin(const Asked & a, const Desk & desk, int64_t slot, int64_t key_head, int64_t column, int64_t place) {
+Query begin(const Asked & a, const Scratch & scratch, int64_t slot, int64_t key_head, int64_t column, int64_t place) {
     Query query{};
     query.slot = slot, query.head = key_head * a.group + column % a.group, query.token = column / a.group;
     if (a.mask != nullptr)
@@ -87,9 +87,9 @@ Query begin(const Asked & a, const Desk & desk, int64_t slot, int64_t key_head, 
                                         query.head % a.mask->ne[2] * a.mask->nb[2] + slot % a.mask->ne[3] * a.mask->nb[3]);
     query.slope = a.slope(query.head);
     query.most = NOTHING;
-    query.x = desk.x + place * padded(a.n_key);
-    query.sum = desk.sum + place * padded(a.n_value);
-    query.score = desk.score + place * SPAN;
+    query.x = scratch.x + place * padded(a.n_key);
+    query.sum = scratch.sum + place * padded(a.n_value);
+    query.score = scratch.score + place * SPAN;
     std::fill(query.x + a.n_key, query.x + padded(a.n_key), 0.0f);
     std::memcpy(query.x, (const char *)a.q->data + query.token * a.q->nb[1] + query.head * a.q->nb[2] + slot * a.q->nb[3],
                 a.n_key * 4);
@@ -242,7 +242,7 @@ struct Step {
 };
 
 // All spans for the queries of a unit.
-void attend(const Asked & a, const Desk & desk, Query * queries, int n_queries, const char * keys, const char * values) {
+void attend(const Asked & a, const Scratch & scratch, Query * queries, int n_queries, const char * keys, const char * values) {
     const bool few = n_queries <= FEW_QUERIES, key_halves = few && as_halves(a.k), value_halves = few && as_halves(a.v);
     for (int64_t start = 0; start < a.k->ne[1]; start += SPAN) {
         const int64_t n_cells = std::min<int64_t>(SPAN, a.k->ne[1] - start);
@@ -258,15 +258,15 @@ void attend(const Asked & a, const Desk & desk, Query * queries, int n_queries, 
         if (key_halves) {
             step.score(Rows<Half>{(const uint16_t *)key, a.k->nb[1] / 2}, n_cells);
         } else {
-            copy_span(a.k, key, step.first / 4 * 4, std::min((step.last + 3) / 4 * 4, n_cells), desk.keys);
-            step.score(Rows<Single>{desk.keys, (size_t)padded(a.n_key)}, n_cells);
+            copy_span(a.k, key, step.first / 4 * 4, std::min((step.last + 3) / 4 * 4, n_cells), scratch.keys);
+            step.score(Rows<Single>{scratch.keys, (size_t)padded(a.n_key)}, n_cells);
         }
         for (int i = 0; i < n; i++) weigh(a, *some[i], start, n_cells);
         if (value_halves) {
             step.add(Rows<Half>{(const uint16_t *)value, a.v->nb[1] / 2});
         } else {
-            copy_span(a.v, value, step.first, step.last, desk.values);
-            step.add(Rows<Single>{desk.values, (size_t)padded(a.n_value)});
+            copy_span(a.v, value, step.first, step.last, scratch.values);
+            step.add(Rows<Single>{scratch.values, (size_t)padded(a.n_value)});
         }
     }
 }
@@ -274,13 +274,13 @@ void attend(const Asked & a, const Desk & desk, Query * queries, int n_queries, 
 }  // namespace
 
 size_t attention_work(const Tensor * op, int n_threads) {
-    return Shares::BYTES + n_threads * lines(4 * Desk::floats(Asked(const_cast<Tensor *>(op))));
+    return Shares::BYTES + n_threads * lines(4 * Scratch::floats(Asked(const_cast<Tensor *>(op))));
 }
 
 void attention(const ComputeParams * params, Tensor * op) {
     const Asked a(op);
     const Shares shares(params);
-    const Desk desk(a, (float *)((char *)params->wdata + Shares::BYTES + params->ith * lines(4 * Desk::floats(a))));
+    const Scratch scratch(a, (float *)((char *)params->wdata + Shares::BYTES + params->ith * lines(4 * Scratch::floats(a))));
     shares.barrier();
     // Few queries are shared finely, so that every thread has some.
     const int64_t n_matrices = a.k->ne[2] * a.q->ne[3];
@@ -293,8 +293,8 @@ void attention(const ComputeParams * params, Tensor * op) {
         const int64_t key_slot = slot / (a.q->ne[3] / a.k->ne[3]), value_slot = slot / (a.q->ne[3] / a.v->ne[3]);
         const int64_t value_head = key_head * a.group / (a.q->ne[2] / a.v->ne[2]);
         Query queries[MOST_QUERIES];
-        for (int64_t i = 0; i < n; i++) queries[i] = begin(a, desk, slot, key_head, first + i, i);
-        attend(a, desk, queries, (int)n, (const char *)a.k->data + key_head * a.k->nb[2] + key_slot * a.k->nb[3],
+        for (int64_t i = 0; i < n; i++) queries[i] = begin(a, scratch, slot, key_head, first + i, i);
+        attend(a, scratch, queries, (int)n, (const char *)a.k->data + key_head * a.k->nb[2] + key_slot * a.k->nb[3],
                (const char *)a.v->data + value_head * a.v->nb[2] + value_slot * a.v->nb[3]);
         for (int64_t i = 0; i < n; i++) finish(a, queries[i]);
     });

@@ -6,7 +6,7 @@
 import { byId, el, spoken, visible } from "./dom.js";
 
 /** Milliseconds that the mouse may be outside before the card goes: enough to get into it. */
-const PATIENCE = 250;
+const DELAY = 250;
 
 const GAP = 6;
 
@@ -60,7 +60,7 @@ export class Alternatives extends EventTarget {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
       if (!this.#card.contains(document.activeElement)) this.hide();
-    }, PATIENCE);
+    }, DELAY);
   }
 
   #content(mark) {

@@ -146,6 +146,6 @@ async def test_rest_gives_up_the_threads_that_computing_took(model: LlamaModel) 
     decode(context, 0, 0, TEXT)
     (worker,) = tasks() - before
     release_workers()
-    # A thread that has ended and was waited for stays in /proc until the kernel has buried it.
+    # A thread that has ended and was waited for stays in /proc for a moment.
     await eventually(lambda: worker not in tasks())
     context.close()

@@ -7,7 +7,7 @@ from hashlib import blake2b
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.engine.llama.desk import Desk, ask
+from tests.engine.llama.harness import Harness, ask
 from tests.models.engines import kept_tiny
 from tests.models.tiny import FILE_TYPES, Tiny
 
@@ -130,7 +130,7 @@ def test_pieces_have_the_same_bits_alone_and_beside_pieces(
 
 def single(slot: int, n: int, token: int) -> Span:
     """The step of a sequence that holds n tokens on a slot and has just sampled one."""
-    group, _ = Desk(1).add(ask((0,) * n))
+    group, _ = Harness(1).add(ask((0,) * n))
     (sequence,) = group.sequences
     sequence.slot = Slot(slot, np.zeros(0, dtype=np.int32))
     sequence.n_computed, sequence.last_token = n, token
@@ -192,7 +192,7 @@ def test_single_row_leaves_idle_slots_as_they_are(runner: LlamaRunner, context: 
 
 def prompt_piece(slot: int, start: int, n: int, *, last: bool) -> Span:
     """n tokens of a prompt; `last` asks for the logits after its end only, else all are wanted."""
-    group, _ = Desk(1).add(ask(tuple(TOKENS)))
+    group, _ = Harness(1).add(ask(tuple(TOKENS)))
     (sequence,) = group.sequences
     sequence.slot, sequence.n_computed = Slot(slot, np.zeros(0, dtype=np.int32)), start
     outputs = np.ones(n, dtype=np.int8)

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.engine.llama.desk import words
 from tests.engine.llama.fake_context import SEVERAL, SINGLE, n_as_prompt
+from tests.engine.llama.harness import words
 
 from afterword.engine.llama.kv import Demand, KVSlots, Placement, Reuse, ScoreRow, Slot, common_prefix
 

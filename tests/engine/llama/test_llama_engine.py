@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import pytest
 import structlog
-from tests.engine.llama.desk import WARM, words
 from tests.engine.llama.fake_runner import FakeRunner
+from tests.engine.llama.harness import WARM, words
 from tests.fakes import Told, complete, eventually, generation_request, tell
 
 from afterword.engine.base import Capabilities

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.llama.desk import Desk, Reading, ask, words
 from tests.engine.llama.fake_context import KERNELS, Kernels
+from tests.engine.llama.harness import Harness, Reading, ask, words
 from tests.engine.llama.policies import everything_at_once, small_pieces
 
 from afterword.engine.events import PromptDone
@@ -63,7 +63,7 @@ def jobs(draw: st.DrawFn, contexts: list[tuple[int, ...]]) -> Job:
     return Job(request, arrives, None if stay is None else arrives + stay, draw(st.booleans()))
 
 
-def play(desk: Desk, played: list[Job]) -> list[Reading]:
+def play(harness: Harness, played: list[Job]) -> list[Reading]:
     """What the readers were told; `Reading.request` has the prompt that a continuing job really had."""
     groups: list[Group | None] = [None] * len(played)
     readings = [Reading(job.request) for job in played]
@@ -71,12 +71,12 @@ def play(desk: Desk, played: list[Job]) -> list[Reading]:
         for number, job in enumerate(played):
             if job.arrives == now:
                 before = readings[number - 1] if job.continues and number else None
-                groups[number], readings[number] = desk.add(job.request if before is None else _after(before, job))
+                groups[number], readings[number] = harness.add(job.request if before is None else _after(before, job))
         for group, job in zip(groups, played, strict=True):
             if job.leaves == now and group is not None:
-                desk.cancel(group)
-        desk.step()
-        if now >= LAST_ARRIVAL and desk.scheduler.idle:
+                harness.cancel(group)
+        harness.step()
+        if now >= LAST_ARRIVAL and harness.scheduler.idle:
             return readings
     raise AssertionError("the work never ends")
 
@@ -106,13 +106,13 @@ OTHERS = {policy.__name__: policy for policy in (small_pieces, everything_at_onc
 
 def assert_played_as_alone(played: list[Job], n_slots: int, arithmetic: Arithmetic, policy: Policy) -> None:
     """Everybody finishes, and those who ask for it are answered as alone under the engine's own policy."""
-    desk = Desk(n_slots, capacity=CAPACITY, arithmetic=arithmetic, policy=policy)
-    readings = play(desk, played)
-    assert desk.kv.n_running == 0
+    harness = Harness(n_slots, capacity=CAPACITY, arithmetic=arithmetic, policy=policy)
+    readings = play(harness, played)
+    assert harness.kv.n_running == 0
     for job, reading in zip(played, readings, strict=True):
         left = job.leaves is not None
         if job.request.reproducible:
-            alone = Desk(6, capacity=CAPACITY, arithmetic=arithmetic).complete(reading.request)
+            alone = Harness(6, capacity=CAPACITY, arithmetic=arithmetic).complete(reading.request)
             assert_same(reading, alone, left=left)
         elif not left:
             assert reading.prompt is not None
@@ -145,9 +145,9 @@ def test_answers_of_a_reproducible_request_do_not_depend_on_the_policy(
 def test_memory_that_cannot_be_cut_is_never_cut_and_everybody_finishes(
     policy: Policy, played: list[Job], n_slots: int
 ) -> None:
-    desk = Desk(n_slots, capacity=CAPACITY, can_cut=False, policy=policy)
-    readings = play(desk, played)
-    assert desk.kv.n_running == 0
+    harness = Harness(n_slots, capacity=CAPACITY, can_cut=False, policy=policy)
+    readings = play(harness, played)
+    assert harness.kv.n_running == 0
     for job, reading in zip(played, readings, strict=True):
         ends = [reading.finished(index) for index in range(job.request.n_candidates)]
         assert job.leaves is not None or None not in ends
@@ -155,23 +155,23 @@ def test_memory_that_cannot_be_cut_is_never_cut_and_everybody_finishes(
 
 @pytest.mark.parametrize("policy", [next_batch, *OTHERS.values()], ids=["next_batch", *OTHERS])
 def test_what_was_computed_of_a_group_that_ends_within_the_step_is_not_taken_for_cached(policy: Policy) -> None:
-    desk = Desk(2, capacity=CAPACITY, can_cut=False, policy=policy)
+    harness = Harness(2, capacity=CAPACITY, can_cut=False, policy=policy)
     one = Job(ask((5,), max_tokens=0), arrives=0, leaves=None, continues=False)
     # Ends with its first candidate's prompt; the second one's was computed in the same step.
     two = Job(ask((5, 6), n_candidates=2, max_tokens=0), arrives=3, leaves=None, continues=False)
     later = Job(ask((5, 7), n_candidates=2, max_tokens=2), arrives=6, leaves=None, continues=False)
-    *_, reading = play(desk, [one, one, two, later])
+    *_, reading = play(harness, [one, one, two, later])
     assert [reading.finished(index) is None for index in range(2)] == [False, False]
 
 
 @settings(max_examples=10)
 @given(played=plays(), n_slots=st.integers(1, 6))
 def test_independent_rows_have_none_added_to_them(played: list[Job], n_slots: int) -> None:
-    desk = Desk(n_slots, capacity=CAPACITY, arithmetic=INDEPENDENT)
-    play(desk, played)
-    for call in desk.runner.calls:
+    harness = Harness(n_slots, capacity=CAPACITY, arithmetic=INDEPENDENT)
+    play(harness, played)
+    for call in harness.runner.calls:
         assert all(n_rows == n for _, n, n_rows in call)
-    assert desk.runner.context.n_rows == sum(n for call in desk.runner.calls for _, n, _ in call)
+    assert harness.runner.context.n_rows == sum(n for call in harness.runner.calls for _, n, _ in call)
 
 
 @pytest.mark.parametrize(
@@ -186,11 +186,11 @@ def test_independent_rows_have_none_added_to_them(played: list[Job], n_slots: in
 def test_seeded_request_reuses_what_was_sampled_where_it_equals_a_prompt(
     arithmetic: Arithmetic, kernels: Kernels, n_reused: int, same: bool
 ) -> None:
-    desk = Desk(2, arithmetic=arithmetic, kernels=kernels)
-    said = desk.complete(ask(words(300), max_tokens=12)).listed(0)
-    after = desk.complete(ask(words(300) + tuple(token.id for token in said), max_tokens=3))
+    harness = Harness(2, arithmetic=arithmetic, kernels=kernels)
+    said = harness.complete(ask(words(300), max_tokens=12)).listed(0)
+    after = harness.complete(ask(words(300) + tuple(token.id for token in said), max_tokens=3))
     assert after.prompt == PromptDone(n_reused, None)
-    alone = Desk(1, arithmetic=arithmetic, kernels=kernels).complete(after.request)
+    alone = Harness(1, arithmetic=arithmetic, kernels=kernels).complete(after.request)
     assert (after.tokens(0) == alone.tokens(0)) == same
 
 
@@ -200,8 +200,8 @@ def test_lone_sequence_samples_as_beside_others_only_with_a_row_beside_its_own(
 ) -> None:
     answers = []
     for n_others in (0, 1):
-        desk = Desk(3, arithmetic=arithmetic, kernels=KERNELS[FLOATS])
+        harness = Harness(3, arithmetic=arithmetic, kernels=KERNELS[FLOATS])
         for _ in range(n_others):
-            desk.add(ask(words(40, 1), max_tokens=30))
-        answers.append(desk.complete(ask(words(40), max_tokens=10)).tokens(0))
+            harness.add(ask(words(40, 1), max_tokens=30))
+        answers.append(harness.complete(ask(words(40), max_tokens=10)).tokens(0))
     assert (answers[0] == answers[1]) == same

@@ -6,7 +6,7 @@ from typing import cast
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.engine.llama.desk import Desk, ask, words
+from tests.engine.llama.harness import Harness, ask, words
 
 from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, QUANTISED, Arithmetic
 from afterword.engine.llama.binding import LlamaContext
@@ -80,7 +80,7 @@ class Bench:
 
 def span(slot: int, start: int, n: int = 1, *, wanted: tuple[int, ...] = (-1,)) -> Span:
     """A piece of `PROMPT` on a slot; `wanted` are the rows in it whose logits are needed."""
-    group, _ = Desk(1).add(ask(PROMPT))
+    group, _ = Harness(1).add(ask(PROMPT))
     (sequence,) = group.sequences
     sequence.slot, sequence.n_computed = Slot(slot, np.zeros(0, dtype=np.int32)), start
     outputs = np.zeros(n, dtype=np.int8)
@@ -90,7 +90,7 @@ def span(slot: int, start: int, n: int = 1, *, wanted: tuple[int, ...] = (-1,)) 
 
 def sampled(slot: int, start: int) -> Span:
     """The next token of a sequence that has sampled it behind `start` others."""
-    group, _ = Desk(1).add(ask(PROMPT[:start]))
+    group, _ = Harness(1).add(ask(PROMPT[:start]))
     (sequence,) = group.sequences
     sequence.slot, sequence.n_computed = Slot(slot, np.zeros(0, dtype=np.int32)), start
     sequence.last_token = PROMPT[start]

@@ -1,6 +1,6 @@
 import pytest
-from tests.engine.llama.desk import Desk, ask, words
 from tests.engine.llama.fake_context import N_VOCAB, SEVERAL, SINGLE
+from tests.engine.llama.harness import Harness, ask, words
 
 from afterword.engine.events import Finished, PromptDone
 from afterword.engine.sampling.bias import EveryTokenBanned
@@ -12,188 +12,188 @@ BAN_ALL = Sampling(logit_bias=tuple((token, -100.0) for token in range(N_VOCAB))
 
 @pytest.mark.parametrize("n_prompt", [1, 2, 3, 255, 256, 257, 511, 512, 513, 514, 1024, 1025])
 def test_prompt_tokens_have_several_rows_and_sampled_ones_a_single_one(n_prompt: int) -> None:
-    desk = Desk(2)
-    desk.complete(ask(words(n_prompt), max_tokens=9))
-    assert desk.runner.cells[0].ways == [SEVERAL] * n_prompt + [SINGLE] * 8
+    harness = Harness(2)
+    harness.complete(ask(words(n_prompt), max_tokens=9))
+    assert harness.runner.cells[0].ways == [SEVERAL] * n_prompt + [SINGLE] * 8
 
 
 @pytest.mark.parametrize("n_missing", [1, 2, 3])
 def test_rest_of_a_cached_prompt_has_several_rows_however_short(n_missing: int) -> None:
-    desk = Desk(1)
-    desk.complete(ask(words(100), max_tokens=1))
-    desk.complete(ask(words(100 + n_missing), max_tokens=1))
-    assert desk.runner.calls == [[(0, 100, 100)], [(0, n_missing, max(2, n_missing))]]
-    assert desk.runner.cells[0].ways == [SEVERAL] * (100 + n_missing)
+    harness = Harness(1)
+    harness.complete(ask(words(100), max_tokens=1))
+    harness.complete(ask(words(100 + n_missing), max_tokens=1))
+    assert harness.runner.calls == [[(0, 100, 100)], [(0, n_missing, max(2, n_missing))]]
+    assert harness.runner.cells[0].ways == [SEVERAL] * (100 + n_missing)
 
 
 @pytest.mark.parametrize("n_prompt", [2, 63, 100, 200, 700])
 def test_a_crowd_never_fills_more_than_a_micro_batch(n_prompt: int) -> None:
-    desk = Desk(20)
+    harness = Harness(20)
     for book in range(20):
-        desk.add(ask(words(n_prompt + book, book % 8)[book:], max_tokens=2))
-    desk.finish()
-    rows = [sum(n_rows for _, _, n_rows in call) for call in desk.runner.calls]
+        harness.add(ask(words(n_prompt + book, book % 8)[book:], max_tokens=2))
+    harness.finish()
+    rows = [sum(n_rows for _, _, n_rows in call) for call in harness.runner.calls]
     assert min(20 * n_prompt, 200) <= max(rows) <= 256
 
 
 def test_candidates_share_one_prefill() -> None:
-    desk = Desk(8)
-    reading = desk.complete(ask(words(600), n_candidates=8, max_tokens=4))
-    counters = desk.scheduler.counters
+    harness = Harness(8)
+    reading = harness.complete(ask(words(600), n_candidates=8, max_tokens=4))
+    counters = harness.scheduler.counters
     assert (counters.prompt_tokens, counters.prefill_tokens) == (600, 600 + 7)
     assert counters.completion_tokens == 8 * 4
-    assert [copy[:1] + copy[2:] for copy in desk.runner.copies] == [(0, 599)] * 7
+    assert [copy[:1] + copy[2:] for copy in harness.runner.copies] == [(0, 599)] * 7
     assert len({tuple(reading.tokens(index)) for index in range(8)}) == 8
 
 
 def test_more_candidates_than_slots_take_turns() -> None:
-    desk = Desk(2)
-    few = desk.complete(ask(words(200), n_candidates=5, max_tokens=3))
-    assert desk.scheduler.counters.prefill_tokens == 200 + 4
-    many = Desk(8).complete(ask(words(200), n_candidates=5, max_tokens=3))
+    harness = Harness(2)
+    few = harness.complete(ask(words(200), n_candidates=5, max_tokens=3))
+    assert harness.scheduler.counters.prefill_tokens == 200 + 4
+    many = Harness(8).complete(ask(words(200), n_candidates=5, max_tokens=3))
     assert [few.tokens(index) for index in range(5)] == [many.tokens(index) for index in range(5)]
 
 
 @pytest.mark.parametrize("first_reproducible", [True, False])
 def test_what_was_sampled_is_for_requests_without_a_seed(first_reproducible: bool) -> None:
-    desk = Desk(2)
-    first = desk.complete(ask(words(300), max_tokens=12, reproducible=first_reproducible))
+    harness = Harness(2)
+    first = harness.complete(ask(words(300), max_tokens=12, reproducible=first_reproducible))
     longer = words(300) + tuple(token.id for token in first.listed(0))
-    seeded = desk.complete(ask(longer, max_tokens=3))
+    seeded = harness.complete(ask(longer, max_tokens=3))
     assert seeded.prompt == PromptDone(300, None)
-    assert seeded.tokens(0) == Desk(1).complete(seeded.request).tokens(0)
-    assert desk.complete(seeded.request).prompt == PromptDone(311, None)  # a prompt has said it again
-    desk = Desk(2)
-    desk.complete(first.request)
-    free = desk.complete(ask(longer, max_tokens=3, reproducible=False))
+    assert seeded.tokens(0) == Harness(1).complete(seeded.request).tokens(0)
+    assert harness.complete(seeded.request).prompt == PromptDone(311, None)  # a prompt has said it again
+    harness = Harness(2)
+    harness.complete(first.request)
+    free = harness.complete(ask(longer, max_tokens=3, reproducible=False))
     assert free.prompt == PromptDone(311, None)
 
 
 @pytest.mark.parametrize("reproducible", [True, False])
 def test_requests_that_arrive_together_wait_for_their_common_prefix(reproducible: bool) -> None:
-    desk = Desk(4)
+    harness = Harness(4)
     for book in (1, 2, 3):
-        desk.add(ask(words(300) + words(100, book), max_tokens=2, reproducible=reproducible))
-    desk.finish()
-    assert desk.scheduler.counters.prefill_tokens == 400 + 2 * 100
+        harness.add(ask(words(300) + words(100, book), max_tokens=2, reproducible=reproducible))
+    harness.finish()
+    assert harness.scheduler.counters.prefill_tokens == 400 + 2 * 100
 
 
 def test_seeded_request_does_not_wait_for_what_it_may_not_use() -> None:
-    desk = Desk(2)
-    said = desk.complete(ask(words(100), max_tokens=150, reproducible=False)).listed(0)
+    harness = Harness(2)
+    said = harness.complete(ask(words(100), max_tokens=150, reproducible=False)).listed(0)
     longer = words(100) + tuple(token.id for token in said)
     # Goes on behind 149 sampled tokens, so nothing of its slot beyond the first 100 tokens is exact.
-    _, free = desk.add(ask(longer + words(2000, 1), max_tokens=1, reproducible=False))
-    desk.step()
-    _, seeded = desk.add(ask(longer + words(1000, 1), max_tokens=1))
-    desk.step()
-    assert len(desk.scheduler.running) == 2
-    desk.finish()
+    _, free = harness.add(ask(longer + words(2000, 1), max_tokens=1, reproducible=False))
+    harness.step()
+    _, seeded = harness.add(ask(longer + words(1000, 1), max_tokens=1))
+    harness.step()
+    assert len(harness.scheduler.running) == 2
+    harness.finish()
     assert free.prompt == PromptDone(249, None)
     assert seeded.prompt == PromptDone(100, None)
 
 
 def test_a_prompt_without_a_common_prefix_does_not_wait() -> None:
-    desk = Desk(4)
-    desk.add(ask(words(300), max_tokens=2))
-    desk.add(ask(words(300, 1), max_tokens=2))
-    desk.step()
-    assert len(desk.scheduler.running) == 2
+    harness = Harness(4)
+    harness.add(ask(words(300), max_tokens=2))
+    harness.add(ask(words(300, 1), max_tokens=2))
+    harness.step()
+    assert len(harness.scheduler.running) == 2
 
 
 def test_nobody_waits_for_a_prefix_that_has_gone_by() -> None:
-    desk = Desk(2, can_cut=False)
-    desk.add(ask(words(2000), max_tokens=1))
-    desk.step()
+    harness = Harness(2, can_cut=False)
+    harness.add(ask(words(2000), max_tokens=1))
+    harness.step()
     # 200 tokens in common, but that slot holds 256 by now and cannot be copied in part.
-    _, reading = desk.add(ask(words(200) + words(50, 1), max_tokens=1))
-    desk.step()
+    _, reading = harness.add(ask(words(200) + words(50, 1), max_tokens=1))
+    harness.step()
     assert reading.finished(0) is not None
 
 
 def test_the_follower_goes_on_when_the_one_it_waits_for_leaves() -> None:
-    desk = Desk(4)
-    first, _ = desk.add(ask(words(1000), max_tokens=2))
-    _, reading = desk.add(ask(words(900), max_tokens=2))
-    desk.step()
-    assert len(desk.scheduler.waiting) == 1
-    desk.cancel(first)
-    desk.finish()
+    harness = Harness(4)
+    first, _ = harness.add(ask(words(1000), max_tokens=2))
+    _, reading = harness.add(ask(words(900), max_tokens=2))
+    harness.step()
+    assert len(harness.scheduler.waiting) == 1
+    harness.cancel(first)
+    harness.finish()
     assert reading.prompt == PromptDone(256, None)
 
 
 def test_a_scored_prefix_is_answered_from_the_cache() -> None:
-    desk = Desk(2)
-    first = desk.complete(ask(words(300), max_tokens=0, prompt_logprobs=4))
-    again = desk.complete(ask(words(300), max_tokens=0, prompt_logprobs=4))
+    harness = Harness(2)
+    first = harness.complete(ask(words(300), max_tokens=0, prompt_logprobs=4))
+    again = harness.complete(ask(words(300), max_tokens=0, prompt_logprobs=4))
     assert again.scores() == first.scores()
     assert again.prompt is not None
     assert again.prompt.n_cached == 299
-    assert desk.scheduler.counters.prefill_tokens == 300 + 1
+    assert harness.scheduler.counters.prefill_tokens == 300 + 1
 
 
 def test_nothing_to_sample_ends_every_candidate_without_computing_for_each() -> None:
-    desk = Desk(4)
-    reading = desk.complete(ask(words(100), n_candidates=3, max_tokens=0))
+    harness = Harness(4)
+    reading = harness.complete(ask(words(100), n_candidates=3, max_tokens=0))
     assert reading.told == [PromptDone(0, None), *(Finished(index, "length", 0, 0.0, 0) for index in range(3))]
-    assert desk.scheduler.counters.prefill_tokens == 100
+    assert harness.scheduler.counters.prefill_tokens == 100
 
 
 @pytest.mark.parametrize("n_prompt", [pytest.param(20, id="too-short-to-wait-for"), pytest.param(150, id="long")])
 def test_scores_come_from_the_scored_candidate_whoever_is_done_first(n_prompt: int) -> None:
-    desk = Desk(4)
-    desk.complete(ask(words(n_prompt), max_tokens=1))  # in the cache, but without scores
-    desk.add(ask(words(200, 1), max_tokens=30))
-    reading = desk.complete(ask(words(n_prompt), n_candidates=3, max_tokens=2, prompt_logprobs=1))
-    assert reading.scores() == Desk(1).complete(reading.request).scores() != ()
+    harness = Harness(4)
+    harness.complete(ask(words(n_prompt), max_tokens=1))  # in the cache, but without scores
+    harness.add(ask(words(200, 1), max_tokens=30))
+    reading = harness.complete(ask(words(n_prompt), n_candidates=3, max_tokens=2, prompt_logprobs=1))
+    assert reading.scores() == Harness(1).complete(reading.request).scores() != ()
 
 
 def test_candidates_wait_while_the_scored_one_waits_for_another_request() -> None:
-    desk = Desk(4)
-    desk.complete(ask(words(150), max_tokens=1))
-    desk.add(ask(words(1000), max_tokens=0, prompt_logprobs=1))
+    harness = Harness(4)
+    harness.complete(ask(words(150), max_tokens=1))
+    harness.add(ask(words(1000), max_tokens=0, prompt_logprobs=1))
     request = ask(words(150), n_candidates=2, max_tokens=2, prompt_logprobs=1)
-    reading = desk.complete(request)
-    assert reading.scores() == Desk(1).complete(request).scores() != ()
+    reading = harness.complete(request)
+    assert reading.scores() == Harness(1).complete(request).scores() != ()
 
 
 def test_an_error_of_one_candidate_ends_its_group_and_no_other() -> None:
-    desk = Desk(6)
-    _, spoiled = desk.add(ask(words(100), n_candidates=3, sampling=BAN_ALL))
-    _, good = desk.add(ask(words(90, 1), max_tokens=5))
-    desk.finish()
+    harness = Harness(6)
+    _, spoiled = harness.add(ask(words(100), n_candidates=3, sampling=BAN_ALL))
+    _, good = harness.add(ask(words(90, 1), max_tokens=5))
+    harness.finish()
     assert [type(message) for message in spoiled.told] == [PromptDone, EveryTokenBanned]
-    assert good.finished(0) == Desk(1).complete(good.request).finished(0) is not None
-    assert desk.kv.n_running == 0
+    assert good.finished(0) == Harness(1).complete(good.request).finished(0) is not None
+    assert harness.kv.n_running == 0
 
 
 def test_error_while_candidates_share_a_step_is_told_once() -> None:
-    desk = Desk(6)
-    _, spoiled = desk.add(ask(words(10), n_candidates=3, sampling=BAN_ALL))
-    desk.finish()
+    harness = Harness(6)
+    _, spoiled = harness.add(ask(words(10), n_candidates=3, sampling=BAN_ALL))
+    harness.finish()
     assert sum(isinstance(message, AfterwordError) for message in spoiled.told) == 1
 
 
 def test_cancelled_group_frees_its_slots_and_leaves_its_tokens_to_others() -> None:
-    desk = Desk(2)
-    group, _ = desk.add(ask(words(400), n_candidates=2, max_tokens=1000))
+    harness = Harness(2)
+    group, _ = harness.add(ask(words(400), n_candidates=2, max_tokens=1000))
     for _ in range(10):
-        desk.step()
-    assert desk.kv.n_free == 0
-    desk.cancel(group)
-    assert (desk.kv.n_free, desk.scheduler.idle) == (2, True)
-    reading = desk.complete(ask(words(400), max_tokens=1))
+        harness.step()
+    assert harness.kv.n_free == 0
+    harness.cancel(group)
+    assert (harness.kv.n_free, harness.scheduler.idle) == (2, True)
+    reading = harness.complete(ask(words(400), max_tokens=1))
     assert reading.prompt == PromptDone(399, None)
 
 
 def test_next_tokens_and_pieces_of_prompts_take_turns() -> None:
-    desk = Desk(2)
-    desk.add(ask(words(10), max_tokens=50))
-    desk.step()
-    desk.add(ask(words(1000, 1), max_tokens=1))
+    harness = Harness(2)
+    harness.add(ask(words(10), max_tokens=50))
+    harness.step()
+    harness.add(ask(words(1000, 1), max_tokens=1))
     for _ in range(6):
-        desk.step()
-    assert [[n for _, n, _ in call] for call in desk.runner.calls[1:]] == [[1], [64], [1], [64], [1], [64]]
+        harness.step()
+    assert [[n for _, n, _ in call] for call in harness.runner.calls[1:]] == [[1], [64], [1], [64], [1], [64]]
 
 
 @pytest.mark.parametrize(
@@ -206,21 +206,21 @@ def test_next_tokens_and_pieces_of_prompts_take_turns() -> None:
     ],
 )
 def test_a_piece_of_a_prompt_takes_about_as_long_as_the_step_that_it_delays(n_delayed: int, n_rows: int) -> None:
-    desk = Desk(n_delayed + 1)
+    harness = Harness(n_delayed + 1)
     for _ in range(n_delayed):
-        desk.add(ask(words(2), max_tokens=50))
-    while any(sequence.prefilling for sequence in desk.scheduler.running) or desk.scheduler.waiting:
-        desk.step()
-    desk.add(ask(words(1000, 1), max_tokens=1))
-    desk.step()
-    desk.step()
-    assert max(n for call in desk.runner.calls[-2:] for _, n, _ in call) == n_rows
+        harness.add(ask(words(2), max_tokens=50))
+    while any(sequence.prefilling for sequence in harness.scheduler.running) or harness.scheduler.waiting:
+        harness.step()
+    harness.add(ask(words(1000, 1), max_tokens=1))
+    harness.step()
+    harness.step()
+    assert max(n for call in harness.runner.calls[-2:] for _, n, _ in call) == n_rows
 
 
 def test_a_lone_prompt_goes_in_the_largest_pieces() -> None:
-    desk = Desk(1)
-    desk.complete(ask(words(600), max_tokens=1))
-    assert desk.runner.calls == [[(0, 256, 256)], [(0, 256, 256)], [(0, 88, 88)]]
+    harness = Harness(1)
+    harness.complete(ask(words(600), max_tokens=1))
+    assert harness.runner.calls == [[(0, 256, 256)], [(0, 256, 256)], [(0, 88, 88)]]
 
 
 @pytest.mark.parametrize(
@@ -239,91 +239,91 @@ def test_a_lone_prompt_goes_in_the_largest_pieces() -> None:
     ],
 )
 def test_prompts_of_about_the_same_length_share_a_call(lengths: list[int], call: list[tuple[int, int, int]]) -> None:
-    desk = Desk(len(lengths))
+    harness = Harness(len(lengths))
     for book, n in enumerate(lengths):
-        desk.add(ask(words(n, book), max_tokens=1))
-    desk.step()
-    assert desk.runner.calls == [call]
+        harness.add(ask(words(n, book), max_tokens=1))
+    harness.step()
+    assert harness.runner.calls == [call]
 
 
 def test_prompts_share_no_call_where_rows_to_be_thrown_away_have_no_room() -> None:
     calls = []
     for capacity in (104, 105):
-        desk = Desk(2, capacity=capacity)
-        desk.complete(ask(words(61), max_tokens=1))
-        desk.add(ask(words(60) + words(40, 1), max_tokens=1))  # 40 tokens to go, behind 60 that are there
-        desk.add(ask(words(45, 2), max_tokens=1))
-        desk.step()
-        calls.append(desk.runner.calls[-1])
+        harness = Harness(2, capacity=capacity)
+        harness.complete(ask(words(61), max_tokens=1))
+        harness.add(ask(words(60) + words(40, 1), max_tokens=1))  # 40 tokens to go, behind 60 that are there
+        harness.add(ask(words(45, 2), max_tokens=1))
+        harness.step()
+        calls.append(harness.runner.calls[-1])
     assert calls == [[(0, 40, 40)], [(0, 40, 45), (1, 45, 45)]]
 
 
 def test_oldest_and_shortest_prompt_take_turns() -> None:
-    desk = Desk(3)
+    harness = Harness(3)
     for book, n in enumerate((2000, 1500, 700)):
-        desk.add(ask(words(n, book), max_tokens=1))
-    desk.finish()
-    leads = [call[0][0] for call in desk.runner.calls]
+        harness.add(ask(words(n, book), max_tokens=1))
+    harness.finish()
+    leads = [call[0][0] for call in harness.runner.calls]
     assert leads[:6] == [0, 2, 0, 2, 0, 2]
 
 
 def test_slots_that_sample_lie_side_by_side_while_prompts_of_similar_length_are_read() -> None:
-    desk = Desk(8)
+    harness = Harness(8)
     for book, n in enumerate((139, 120, 130, 125, 133, 121, 138, 127)):
-        desk.add(ask(words(n, book), max_tokens=40))
-    while any(s.prefilling for s in [*desk.scheduler.waiting, *desk.scheduler.running]):
-        desk.step()
-    sampled = [sorted(slot for slot, _, _ in call) for call in desk.runner.calls if call[0][2] == 1]
+        harness.add(ask(words(n, book), max_tokens=40))
+    while any(s.prefilling for s in [*harness.scheduler.waiting, *harness.scheduler.running]):
+        harness.step()
+    sampled = [sorted(slot for slot, _, _ in call) for call in harness.runner.calls if call[0][2] == 1]
     assert {len(ids) for ids in sampled} >= {2, 3, 4, 5, 6, 7}
     assert all(ids == list(range(ids[0], ids[0] + len(ids))) for ids in sampled)
 
 
 def test_memory_that_cannot_be_cut_gets_no_rows_that_would_have_to_be_cut_off() -> None:
-    desk = Desk(2, can_cut=False)
-    desk.add(ask(words(100), max_tokens=1))
-    desk.add(ask(words(357, 1), max_tokens=1))
-    desk.add(ask(words(1, 2), max_tokens=1))
-    desk.finish()
-    assert desk.runner.calls == [[(0, 100, 100), (1, 100, 100)], [(0, 1, 1), (1, 1, 1)], [(1, 256, 256)]]
+    harness = Harness(2, can_cut=False)
+    harness.add(ask(words(100), max_tokens=1))
+    harness.add(ask(words(357, 1), max_tokens=1))
+    harness.add(ask(words(1, 2), max_tokens=1))
+    harness.finish()
+    assert harness.runner.calls == [[(0, 100, 100), (1, 100, 100)], [(0, 1, 1), (1, 1, 1)], [(1, 256, 256)]]
 
 
 def test_a_short_prompt_does_not_wait_for_the_end_of_a_long_one() -> None:
-    desk = Desk(2)
-    long, _ = desk.add(ask(words(2000), max_tokens=1))
-    desk.step()
-    _, short = desk.add(ask(words(40, 1), max_tokens=1))
-    desk.step()
-    desk.step()
+    harness = Harness(2)
+    long, _ = harness.add(ask(words(2000), max_tokens=1))
+    harness.step()
+    _, short = harness.add(ask(words(40, 1), max_tokens=1))
+    harness.step()
+    harness.step()
     assert short.finished(0) is not None
     assert long.sequences[0].prefilling
 
 
 def test_short_prompts_do_not_starve_a_long_one() -> None:
-    desk = Desk(3)
-    _, long = desk.add(ask(words(1000), max_tokens=1))
+    harness = Harness(3)
+    _, long = harness.add(ask(words(1000), max_tokens=1))
     for number in range(40):
-        desk.add(ask(words(30 + number, 1), max_tokens=1, reproducible=False))
-        desk.step()
+        harness.add(ask(words(30 + number, 1), max_tokens=1, reproducible=False))
+        harness.step()
     assert long.finished(0) is not None
 
 
 def test_gaps_between_running_slots_are_closed_and_what_was_kept_changes_places() -> None:
-    desk = Desk(4)
-    groups = [desk.add(ask(words(40, book), max_tokens=500))[0] for book in range(4)]
+    harness = Harness(4)
+    groups = [harness.add(ask(words(40, book), max_tokens=500))[0] for book in range(4)]
     for _ in range(10):
-        desk.step()
-    desk.cancel(groups[1])
-    desk.step()
-    assert sorted(slot for slot, _, _ in desk.runner.calls[-1]) == [0, 1, 2]
-    assert desk.kv.slot(3).tokens[:40].tolist() == list(words(40, 1))
-    assert desk.complete(ask(words(40, 1), max_tokens=1)).prompt == PromptDone(39, None)
+        harness.step()
+    harness.cancel(groups[1])
+    harness.step()
+    assert sorted(slot for slot, _, _ in harness.runner.calls[-1]) == [0, 1, 2]
+    assert harness.kv.slot(3).tokens[:40].tolist() == list(words(40, 1))
+    assert harness.complete(ask(words(40, 1), max_tokens=1)).prompt == PromptDone(39, None)
 
 
 def test_a_sequence_about_to_end_stays_where_it_is() -> None:
-    desk = Desk(3)
-    groups = [desk.add(ask(words(40, book), max_tokens=8))[0] for book in range(3)]
-    while desk.scheduler.counters.completion_tokens < 3 * 5:
-        desk.step()
-    desk.cancel(groups[1])
-    desk.step()
-    assert sorted(slot for slot, _, _ in desk.runner.calls[-1]) == [0, 2]
+    harness = Harness(3)
+    groups = [harness.add(ask(words(40, book), max_tokens=8))[0] for book in range(3)]
+    while harness.scheduler.counters.completion_tokens < 3 * 5:
+        harness.step()
+    harness.cancel(groups[1])
+    harness.step()
+    assert sorted(slot for slot, _, _ in harness.runner.calls[-1]) == [0, 2]

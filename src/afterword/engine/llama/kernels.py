@@ -153,7 +153,7 @@ def _sha256(path: Path) -> str:
 
 
 def _compile(options: tuple[str, ...], target: Path, llama_libraries: Path) -> None:
-    """`target` comes to be whole or not at all. Processes that start together may each compile: the last one stays."""
+    """`target` appears whole or not at all. Processes that start together may each compile: the last one stays."""
     names = [name for name in (os.environ.get("CXX", ""), "c++", "g++", "clang++") if shutil.which(name) is not None]
     if not names:
         raise KernelsUnavailable("there is no C++ compiler to make them with (c++, g++ or clang++)")

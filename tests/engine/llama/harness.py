@@ -68,7 +68,7 @@ class Reading:
         return scores.logprobs.tobytes(), scores.top_ids.tobytes(), scores.top_logprobs.tobytes()
 
 
-class Desk:
+class Harness:
     """A scheduler over a fake runner, with everything checked after each step."""
 
     def __init__(
