@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.api.gateways import ListedRows, NamedKeys, gateway_of
 from tests.api.served import BreakingEngine, app_of, assert_error, client_of, full_engine, is_idle, wait_until
+from tests.cluster.in_process import LocalReplicas, cluster_engine
 from tests.live import run_server
 
 from afterword.engine.base import Engine
@@ -183,6 +184,22 @@ def test_what_was_generated_for_a_client_that_did_not_read_counts_too(ledger: Li
         wait_until(url, lambda: len(ledger.rows) == 1)
     [row] = ledger.rows
     assert (row.prompt_tokens, row.completion_tokens) == (500_000, 500)
+
+
+def test_gate_14_a_cluster_counts_what_a_client_that_has_left_did_not_read(ledger: ListedRows) -> None:
+    """As above: all of it has come from the replica, and none of it can be sent."""
+    replica = EchoEngine(n_slots=100, context=300_000)
+    app = app_of(cluster_engine(LocalReplicas([replica])), gateway=gateway_of(GRANTS, ledger=ledger))
+    with run_server(app) as url:
+        body = {"prompt": ["x" * 250_000] * 2, "stream": True, "max_tokens": 5, "n": 50, "echo": True, "temperature": 0}
+        with httpx.stream("POST", f"{url}/v1/completions", json=body, headers={"api-key": "all"}):
+            wait_until(url, lambda: replica.stats().completion_tokens == 500 and is_idle(replica))
+            # Turns of the event loop, in which the replica's last messages arrive.
+            httpx.get(f"{url}/health")
+            assert ledger.rows == []
+        wait_until(url, lambda: len(ledger.rows) == 1)
+    [row] = ledger.rows
+    assert (row.status, row.prompt_tokens, row.completion_tokens) == (499, 500_000, 500)
 
 
 async def test_the_line_of_a_request_says_whose_key_it_was(ledger: ListedRows) -> None:
