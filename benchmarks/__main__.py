@@ -127,6 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--peer-bin", type=Path, help="directory of llama-server (default: what build_peers.sh made)")
     parser.add_argument("--ik-bin", type=Path, help="directory of ik_llama.cpp's llama-server (default: as above)")
     parser.add_argument("--with-vllm", action="store_true", help="measure vLLM too; installs it the first time")
+    parser.add_argument("--with-openvino", action="store_true", help="measure OpenVINO's prompts in `ceiling` too")
     parser.add_argument("--results", type=Path, default=BENCHMARKS / "results", help="directory for what was found")
     parser.add_argument("--salt", type=int, help="number that decides the prompts (default: the time)")
     parser.add_argument("--smoke", action="store_true", help="as little work as shows that everything runs")
@@ -149,6 +150,7 @@ def _places(options: argparse.Namespace, name: str, model: Path) -> Places:
         peers=(options.peer_bin or cache() / "bench-peers" / "bin").resolve(),
         ik=(options.ik_bin or cache() / "bench-ik" / "bin").resolve(),
         vllm=_vllm(model) if options.with_vllm else None,
+        openvino=_openvino() if options.with_openvino else None,
         logs=logs,
     )
 
@@ -156,6 +158,11 @@ def _places(options: argparse.Namespace, name: str, model: Path) -> Places:
 def _vllm(model: Path) -> Path:
     script, environment = BENCHMARKS / "build_vllm.sh", {**os.environ, "PYTHON": str(OUR_PROGRAMS / "python")}
     done = subprocess.run([script, model], check=True, stdout=subprocess.PIPE, text=True, env=environment)
+    return Path(done.stdout.splitlines()[-1])
+
+
+def _openvino() -> Path:
+    done = subprocess.run([BENCHMARKS / "build_openvino.sh"], check=True, stdout=subprocess.PIPE, text=True)
     return Path(done.stdout.splitlines()[-1])
 
 

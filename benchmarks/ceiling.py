@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from benchmarks.names import CEILING, CEILING_OURS
+from benchmarks.names import CEILING, CEILING_OURS, OPENVINO
 from benchmarks.places import BENCHMARKS, OUR_PROGRAMS, Places
 from benchmarks.workloads import Measures
 
@@ -26,6 +26,8 @@ async def ceilings(places: Places) -> dict[str, Measures]:
         return {}
     found = {CEILING: await _single(places.peers, places.model) | await _batched(places.peers, places.model)}
     found[CEILING_OURS] = await _looped(places.model)
+    if places.openvino is not None:
+        found |= await _openvino(places.openvino, places.model)
     return found
 
 
@@ -47,6 +49,8 @@ def batched_measures(rows: list[dict[str, Any]]) -> Measures:
         n = row["pl"]
         found[f"out_tokens_per_s@{n}"] = n * row["tg"] / row["t"]
         found[f"batched_decode_tokens_per_s@{n}"] = row["speed_tg"]
+        if n == 1:
+            found["prefill_tokens_per_s"] = row["speed_pp"]
     return found
 
 
@@ -69,6 +73,16 @@ async def _looped(model: Path) -> Measures:
     lone = await _output_of(*program, str(SINGLE_OUT), "1", str(model))
     many = await _output_of(*program, str(OUT), ",".join(str(n) for n in SEQUENCES if n > 1), str(model))
     return batched_measures([json.loads(line) for output in (lone, many) for line in output.splitlines()])
+
+
+async def _openvino(directory: Path, model: Path) -> dict[str, Measures]:
+    """None for a file that it does not read."""
+    program = (str(directory / "env" / "bin" / "python"), str(BENCHMARKS / "openvino_prefill.py"))
+    try:
+        output = await _output_of(*program, str(model), str(len(os.sched_getaffinity(0))), str(PROMPT))
+    except RuntimeError:
+        return {}
+    return {OPENVINO: json.loads(output)}
 
 
 def _common(model: Path) -> tuple[str, ...]:

@@ -41,7 +41,8 @@ def measure(context: LlamaContext, n: int, prompt: int, out: int) -> dict[str, f
     for step in range(out):
         context.decode(slots + FIRST + step, np.full(n, prompt + step, dtype=np.int32), slots, all_of_them)
     ended = time.perf_counter()
-    return {"pl": n, "tg": out, "t": ended - started, "speed_tg": n * out / (ended - read)}
+    speeds = {"speed_pp": n * prompt / (read - started), "speed_tg": n * out / (ended - read)}
+    return {"pl": n, "tg": out, "t": ended - started, **speeds}
 
 
 def main(prompt: int, out: int, counts: list[int], file: Path) -> None:

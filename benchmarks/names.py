@@ -16,6 +16,9 @@ PACKAGED = "llama-cpp-python"
 CEILING, CEILING_OURS = "llama.cpp", "llama.cpp-on-our-kernels"
 """llama.cpp's own loops, and one of ours on this project's kernels."""
 
+OPENVINO = "openvino"
+"""OpenVINO GenAI in process: what is known to read prompts fast on processors, of the few types that it takes."""
+
 ECHO = "echo"
 """Ours with the echo engine: what the server costs apart from a model."""
 

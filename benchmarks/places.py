@@ -23,6 +23,8 @@ class Places:
     """Directory of ik_llama.cpp's llama-server."""
     vllm: Path | None
     """Directory that `build_vllm.sh` filled; None leaves vLLM out."""
+    openvino: Path | None
+    """Directory that `build_openvino.sh` filled; None leaves OpenVINO out."""
     logs: Path
     """Directory for what servers print."""
 
