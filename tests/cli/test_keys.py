@@ -67,6 +67,14 @@ def test_a_rotated_key_keeps_its_id(afterword: Afterword, options: list[str], sa
     assert said in result.stderr
 
 
+def test_gate_09_a_second_grace_is_refused_in_a_sentence(afterword: Afterword) -> None:
+    afterword("keys", "create", "laptop")
+    afterword("keys", "rotate", "laptop", "--grace", "24h")
+    result = afterword("keys", "rotate", "laptop", "--grace", "24h")
+    assert (result.stdout, result.stderr.count("\n"), result.exit_code) == ("", 1, 1)
+    assert "was rotated already, and its secret from before is good until 20" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message", "code"),
     [

@@ -1,5 +1,6 @@
 """Keys in the database."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -11,6 +12,7 @@ from afterword.gateway.grant import KeyLimits
 from afterword.gateway.key import hash_of, id_of
 from afterword.gateway.key_store import (
     KeyTerms,
+    OtherRotation,
     create_key,
     find_key,
     has_keys,
@@ -158,6 +160,55 @@ def test_a_dead_key_is_not_rotated(database: Database) -> None:
     revoke_key(database, key, NOW)
     with pytest.raises(NoSuchName, match=r"\(a\) is revoked: make a new one instead"):
         rotate_key(database, key, NOW, None)
+
+
+def test_gate_09_a_secret_is_good_until_the_time_that_its_rotation_has_promised(database: Database) -> None:
+    old = create_key(database, KeyTerms("a"), NOW)
+    rotate_key(database, "a", NOW, NOW + 2 * HOUR)
+    before = find_key(database, key_id(old))
+    with pytest.raises(OtherRotation, match=r"\(a\) was rotated already, .* is good until 2026-11-29T14:30:15\+00:00"):
+        rotate_key(database, "a", NOW + HOUR, NOW + 5 * HOUR)
+    assert find_key(database, key_id(old)) == before
+    new = rotate_key(database, "a", NOW + 2 * HOUR, NOW + 5 * HOUR)
+    after = find_key(database, key_id(old))
+    assert before is not None
+    assert after is not None
+    assert (after.hash, after.previous_hash, after.previous_until) == (
+        hash_of(new.encode()),
+        before.hash,
+        NOW + 5 * HOUR,
+    )
+
+
+def test_gate_09_a_rotation_without_a_grace_ends_both_old_secrets(database: Database) -> None:
+    create_key(database, KeyTerms("a"), NOW)
+    rotate_key(database, "a", NOW, NOW + HOUR)
+    new = rotate_key(database, "a", NOW, None)
+    record = find_key(database, key_id(new))
+    assert record is not None
+    assert (record.hash, record.previous_hash, record.previous_until) == (hash_of(new.encode()), None, None)
+
+
+@pytest.mark.parametrize("grace", [HOUR, None], ids=["with a grace", "at once"])
+def test_gate_09_of_rotations_at_once_each_has_succeeded_or_said_that_it_has_not(
+    database: Database, grace: timedelta | None
+) -> None:
+    old = create_key(database, KeyTerms("a"), NOW)
+    until = None if grace is None else NOW + grace
+
+    def rotate(_: int) -> str | None:
+        try:
+            return rotate_key(database, "a", NOW, until)
+        except OtherRotation:
+            return None
+
+    with ThreadPoolExecutor(4) as threads:
+        made = [text for text in threads.map(rotate, range(4)) if text is not None]
+    record = find_key(database, key_id(old))
+    assert record is not None
+    assert record.hash in [hash_of(text.encode()) for text in made]
+    if grace is not None:
+        assert (len(made), record.previous_hash) == (1, hash_of(old.encode()))
 
 
 def test_the_day_of_last_use_only_moves_forward(database: Database) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Row, func, insert, or_, select, update
 
+from afterword.errors import AfterwordError
 from afterword.gateway.accounts import account_id_of, default_account_id
 from afterword.gateway.database import Database
 from afterword.gateway.grant import UNLIMITED, KeyLimits
@@ -18,6 +19,10 @@ from afterword.gateway.names import NoSuchName, check_model, check_name, unknown
 from afterword.gateway.schema import AccountTable, KeyTable
 
 State = Literal["live", "expired", "revoked"]
+
+
+class OtherRotation(AfterwordError):
+    """A rotation would end a secret before the time that another rotation has promised it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +131,26 @@ def revoke_key(database: Database, name: str, now: datetime) -> KeyRecord:
 def rotate_key(database: Database, name: str, now: datetime, until: datetime | None) -> str:
     """Give a live key a new secret and return its new text; the old one stays valid `until` then, None: not at all.
 
-    Id, account, limits and usage stay. `name`: as `_resolve` takes it.
+    Id, account, limits and usage stay. `name`: as `_resolve` takes it. A key has two secrets at most, so another grace
+    cannot begin before the last one is over: raises `OtherRotation`. Without `until` both old secrets end.
     """
     with database.writing() as connection:
         key = _resolve(connection, name, now)
         if key.state(now) != "live":
             raise NoSuchName(f"The key {key.id} ({key.name}) is {key.state(now)}: make a new one instead.")
+        if until is not None and key.previous_until is not None and now < key.previous_until:
+            raise OtherRotation(
+                f"The key {key.id} ({key.name}) was rotated already, and its secret from before is good until "
+                f"{key.previous_until.isoformat(timespec='seconds')}: rotate it again then, or without --grace, which "
+                "ends both of its secrets at once."
+            )
         text = new_key(key.id)
         previous = None if until is None else key.hash
         values = {"hash": hash_of(text.encode("ascii")), "previous_hash": previous, "previous_until": until}
-        connection.execute(update(KeyTable).where(KeyTable.id == key.id).values(values))
+        # The secret that was read: PostgreSQL lets another rotation come in between.
+        unchanged = update(KeyTable).where(KeyTable.id == key.id, KeyTable.hash == key.hash)
+        if connection.execute(unchanged.values(values)).rowcount != 1:
+            raise OtherRotation(f"The key {key.id} ({key.name}) was rotated by somebody else just now.")
     return text
 
 
