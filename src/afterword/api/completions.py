@@ -25,6 +25,7 @@ from afterword.api.render import AnswerHead, BodyRenderer, ChunkRenderer, new_he
 from afterword.api.schema import COMPLETION_DOCS, SCALE_COMPLETION_DOCS
 from afterword.api.serving import Serving, serving
 from afterword.api.sse import EventStream, frame
+from afterword.api.trace import trace_of
 from afterword.completions.assemble import Assembler, Delta, join
 from afterword.completions.body import parse_body
 from afterword.completions.filter.screen import Hit, Screened
@@ -84,7 +85,9 @@ async def _answer(request: Request, dialect: Dialect, override: dict[str, Any]) 
     body, n_bytes = await _read(request, serve, override)
     served = find_model(dialect, serve.registry, body.model, request.scope)
     completion = await serve.lanes.run(n_bytes, partial(resolve, body, served, serve.server))
-    task = CompletionTask(dialect, completion, served, Assembler(completion), exchange_of(request.scope), serve)
+    exchange = exchange_of(request.scope)
+    completion = completion.traced(trace_of(exchange.request_id, request.headers))
+    task = CompletionTask(dialect, completion, served, Assembler(completion), exchange, serve)
     task.exchange.begin(task.completion, task.assembler, served.full_name)
     task.exchange.reservation = await serve.gateway.limiter.admit(grant_of(request.scope), completion.most_tokens)
     if completion.stream:

@@ -3,9 +3,10 @@
 No field is None in the sense of "default"; where None remains it is a value of its own (`logprobs=None`: none wanted).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from afterword.engine.request import GenerationRequest
+from afterword.engine.trace import Trace
 from afterword.fields.shown import Shown
 
 BYTES_PER_TOKEN = 4
@@ -44,6 +45,10 @@ class Completion:
     user: str | None
     exact_tokens: bool
     """The prompts' tokens are the model's own. If not, how many they are to the model is an estimate."""
+
+    def traced(self, trace: Trace) -> "Completion":
+        """The same with what its prompts are called by others."""
+        return replace(self, generations=tuple(replace(one, trace=trace) for one in self.generations))
 
     @property
     def n_prompt_tokens(self) -> tuple[int, ...]:

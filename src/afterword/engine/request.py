@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from afterword.engine.trace import NO_TRACE, Trace
 from afterword.fields.sampling import Sampling
 
 
@@ -39,6 +40,8 @@ class GenerationRequest:
     """Code points of the prompt's text; offsets of sampled tokens continue from there."""
     pending: bytes = b""
     """Bytes of a character that the prompt ends in the middle of (token arrays); the completion may complete it."""
+    trace: Trace = NO_TRACE
+    """Changes nothing of the answer."""
 
     def __post_init__(self) -> None:
         assert self.prompt, "a prompt has at least one token"

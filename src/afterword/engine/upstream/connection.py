@@ -7,13 +7,14 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
 import orjson
 
 from afterword.config.vendor import VendorConfig
+from afterword.engine.trace import Trace
 from afterword.engine.upstream.event_stream import BYTE_ORDER_MARK, EventTooLong, bounded, events
 from afterword.engine.upstream.failures import MAY_PASS, Sizes, failure_of_event, failure_of_status, retry_after
 from afterword.engine.upstream.redaction import redaction
@@ -41,12 +42,21 @@ class _AttemptFailed(Exception):
         self.after = after
 
 
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """One request, the same in every attempt."""
+
+    content: bytes
+    headers: dict[str, str]
+
+
 class UpstreamConnection:
     """The connection pool of one model at a vendor. Made anywhere, used on one event loop."""
 
     def __init__(self, vendor: VendorConfig) -> None:
         self._vendor = vendor
         self._redact = redaction(vendor)
+        self._named = frozenset(name.lower() for name in vendor.headers)
         self.n_retries = 0
         """Attempts beyond the first of each request."""
         self._client = httpx.AsyncClient(
@@ -59,14 +69,16 @@ class UpstreamConnection:
             ),
         )
 
-    async def replies(self, body: Mapping[str, Any], sizes: Sizes) -> AsyncGenerator[Reply, None]:
+    async def replies(self, body: Mapping[str, Any], trace: Trace, sizes: Sizes) -> AsyncGenerator[Reply, None]:
         """The events of the answer to `body`. Closing the generator closes the connection, which stops the upstream.
 
         Raises the error that our client gets: `InvalidRequest`, `Overloaded` or `UpstreamFailed`.
         """
-        content = orjson.dumps(body)
+        # Headers of the configuration override these too.
+        headers = {name: value for name, value in trace.headers().items() if name not in self._named}
+        sent = _Sent(orjson.dumps(body), headers)
         async with AsyncExitStack() as stack:
-            data, later = await self._begin(content, sizes, stack)
+            data, later = await self._begin(sent, sizes, stack)
             while data is not None and data != DONE:
                 yield self._parsed(data, sizes)
                 data = await self._next(later)
@@ -87,13 +99,13 @@ class UpstreamConnection:
         await self._client.aclose()
 
     async def _begin(
-        self, content: bytes, sizes: Sizes, stack: AsyncExitStack
+        self, sent: _Sent, sizes: Sizes, stack: AsyncExitStack
     ) -> tuple[bytes | None, AsyncIterator[bytes]]:
         """The first event and an iterator over the others, after as many attempts as it takes; `stack` closes it."""
         pause = FIRST_PAUSE
         for attempt in range(self._vendor.retries + 1):
             try:
-                return await self._attempt(content, sizes, stack)
+                return await self._attempt(sent, sizes, stack)
             except _AttemptFailed as failure:
                 if attempt == self._vendor.retries or not failure.again or failure.after > LONGEST_PAUSE:
                     raise failure.error from None
@@ -104,13 +116,15 @@ class UpstreamConnection:
         raise AssertionError("the last attempt returns or raises")
 
     async def _attempt(
-        self, content: bytes, sizes: Sizes, stack: AsyncExitStack
+        self, sent: _Sent, sizes: Sizes, stack: AsyncExitStack
     ) -> tuple[bytes | None, AsyncIterator[bytes]]:
         async with AsyncExitStack() as own:
             try:
                 async with asyncio.timeout(self._vendor.first_event_timeout):
                     url = f"{self._vendor.url}/completions"
-                    response = await own.enter_async_context(self._client.stream("POST", url, content=content))
+                    response = await own.enter_async_context(
+                        self._client.stream("POST", url, content=sent.content, headers=sent.headers)
+                    )
                     if response.status_code != httpx.codes.OK:
                         raise await _attempt_failed(response, sizes, self._redact)
                     later = _events(response, sizes.most_bytes)

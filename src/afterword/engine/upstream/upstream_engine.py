@@ -224,7 +224,7 @@ class UpstreamEngine(Engine):
         n_prompt = len(request.prompt) if self._target.exact else None
         sizes = Sizes(n_prompt, request.max_tokens, most_answer_bytes(outgoing))
         try:
-            async with aclosing(self._connection.replies(outgoing.body, sizes)) as replies:
+            async with aclosing(self._connection.replies(outgoing.body, request.trace, sizes)) as replies:
                 while (reply := await _next(replies, ended=answer.has_ended(outgoing))) is not None:
                     self._note_reply(reply)
                     answer.take(outgoing, reply)
