@@ -1,3 +1,5 @@
+import asyncio
+import itertools
 import re
 import threading
 
@@ -6,6 +8,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from tests.completions.filter.watching import held, listed, pieces_of, sent
 
+from afterword.completions.filter.effort import IN_THREAD, Effort
+from afterword.completions.filter.matcher import MatchState
 from afterword.completions.filter.patterns import REACH, PatternMatcher, compile_pattern
 
 FLAGGED = [
@@ -121,9 +125,46 @@ def test_patterns_that_cannot_be_looked_for_are_refused(source: str, flags: str,
         compile_pattern(source, flags, "rule")
 
 
-async def test_a_pattern_that_takes_too_long_is_given_up() -> None:
-    with pytest.raises(TimeoutError):
-        await sent(listed("/(?:a|aa)+[bc]/"), ["a" * 60 + "!bc"])
+async def test_gate_13_a_pattern_that_takes_too_long_is_given_up_and_named() -> None:
+    with pytest.raises(TimeoutError, match=r"The pattern in line 2 of .* took more than 0\.1 s\."):
+        await sent(listed("/fine/", "/(?:a|aa)+[bc]/"), ["a" * 60 + "!bc"])
+
+
+async def test_gate_13_the_event_loop_has_its_turns_while_a_pattern_is_slow() -> None:
+    search = asyncio.create_task(sent(listed("/(?:a|aa)+[bc]/"), ["a" * 60 + "!bc"]))
+    n_turns = 0
+    while not search.done():
+        n_turns += 1
+        await asyncio.sleep(0)
+    assert isinstance(search.exception(), TimeoutError)
+    assert n_turns > 10
+
+
+async def test_gate_13_a_pattern_s_searches_in_a_piece_of_text_have_one_limit_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a clock that each look at it moves on: no search is slow, all of them together are."""
+    looks = itertools.count()
+    monkeypatch.setattr("time.thread_time", lambda: next(looks) * 0.01)
+    with pytest.raises(TimeoutError, match="in rule"):
+        PatternMatcher([compile_pattern("a.*x", "", "rule")]).push("a" * (REACH + 300))
+
+
+async def test_gate_13_a_slow_search_is_made_in_a_thread_with_the_same_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop has no time for it at all."""
+    monkeypatch.setattr("afterword.completions.filter.list_filter.ON_LOOP", Effort(0.0, concurrent=False))
+    threads: set[int] = set()
+    push = PatternMatcher.push
+
+    def noting(self: PatternMatcher, text: str, effort: Effort = IN_THREAD) -> MatchState:
+        state = push(self, text, effort)
+        threads.add(threading.get_ident())
+        return state
+
+    monkeypatch.setattr(PatternMatcher, "push", noting)
+    assert await sent(listed("/b.d/", "word"), ["xa", "b", "cd", "e"]) == ("xa", "line 1")
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 def test_the_time_of_other_threads_is_not_counted_against_a_search() -> None:

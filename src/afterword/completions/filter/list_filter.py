@@ -3,12 +3,14 @@
 Knows neither how words nor how patterns are found.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from typing_extensions import override
 
-from afterword.completions.filter.matcher import Matcher, MatchState
+from afterword.completions.filter.effort import IN_THREAD, ON_LOOP, Effort
+from afterword.completions.filter.matcher import MatchState
 from afterword.completions.filter.patterns import Pattern, PatternMatcher, compile_pattern
 from afterword.completions.filter.verdict import ContentFilter, Context, Hold, Verdict, Watch
 from afterword.completions.filter.words import WordMatcher, Words, symbols_of
@@ -28,29 +30,47 @@ class ListFilter(ContentFilter):
 
     @override
     def watch(self, context: Context) -> "ListWatch":
-        matchers: list[Matcher] = []
-        if self._words is not None:
-            matchers.append(WordMatcher(self._words))
-        if self._patterns:
-            matchers.append(PatternMatcher(self._patterns))
-        return ListWatch(matchers)
+        words = None if self._words is None else WordMatcher(self._words)
+        return ListWatch(words, PatternMatcher(self._patterns) if self._patterns else None)
 
 
 class ListWatch(Watch):
-    """Ends a text at the earliest match in it, however it was cut into pieces."""
+    """Ends a text at the earliest match in it, however it was cut into pieces.
 
-    __slots__ = ("_matchers",)
+    Patterns are searched for on the event loop if that takes a millisecond or two. A text for which it takes longer is
+    searched in a thread from there on.
+    """
 
-    def __init__(self, matchers: Sequence[Matcher]) -> None:
-        self._matchers = matchers
+    __slots__ = ("_in_thread", "_patterns", "_words")
+
+    def __init__(self, words: WordMatcher | None, patterns: PatternMatcher | None) -> None:
+        self._words = words
+        self._patterns = patterns
+        self._in_thread = False
 
     @override
     async def push(self, text: str) -> Verdict:
-        return _verdict([matcher.push(text) for matcher in self._matchers])
+        found = [] if self._words is None else [self._words.push(text)]
+        return _verdict(found + await self._search(lambda patterns, effort: patterns.push(text, effort)))
 
     @override
     async def flush(self) -> Verdict:
-        return _verdict([matcher.flush() for matcher in self._matchers])
+        found = [] if self._words is None else [self._words.flush()]
+        return _verdict(found + await self._search(PatternMatcher.flush))
+
+    async def _search(self, step: Callable[[PatternMatcher, Effort], MatchState]) -> list[MatchState]:
+        if self._patterns is None:
+            return []
+        if not self._in_thread:
+            tried = self._patterns.copy()
+            try:
+                state = step(tried, ON_LOOP)
+            except TimeoutError:
+                self._in_thread = True
+            else:
+                self._patterns = tried
+                return [state]
+        return [await asyncio.to_thread(step, self._patterns, IN_THREAD)]
 
 
 def _verdict(states: list[MatchState]) -> Verdict:

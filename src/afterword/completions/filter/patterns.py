@@ -13,6 +13,7 @@ import regex
 from typing_extensions import override
 
 from afterword.completions.filter.dialect import lookahead, relax, translate
+from afterword.completions.filter.effort import IN_THREAD, PATTERN_SECONDS, Effort, within
 from afterword.completions.filter.matcher import Matcher, MatchState
 from afterword.completions.filter.verdict import Flag
 
@@ -21,9 +22,6 @@ REACH = 1000
 
 STEP = 250
 """Characters that are added to the text between searches."""
-
-SEARCH_SECONDS = 0.1
-"""CPU time of one search at most. An ordinary one takes microseconds."""
 
 FLAGS = {"i": regex.IGNORECASE, "m": regex.MULTILINE, "s": regex.DOTALL, "x": regex.VERBOSE}
 
@@ -74,9 +72,12 @@ def compile_pattern(source: str, flags: str, rule: str) -> Pattern:
 
 
 class PatternMatcher(Matcher):
-    """Matches all patterns of a list. Each search covers little more than the text that is held."""
+    """Matches all patterns of a list. Each search covers little more than the text that is held.
 
-    __slots__ = ("_base", "_flag", "_patterns", "_places", "_text")
+    `TimeoutError` names the pattern that took too long. What was searched then is of no further use.
+    """
+
+    __slots__ = ("_base", "_effort", "_flag", "_patterns", "_places", "_text", "_until")
 
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         self._patterns = patterns
@@ -86,27 +87,51 @@ class PatternMatcher(Matcher):
         self._base = 0
         """The offset of the first character of `_text`."""
         self._flag: Flag | None = None
+        self._effort = IN_THREAD
+        self._until = 0.0
+        """CPU time of this thread at which the search that runs has taken too long."""
+
+    def copy(self) -> "PatternMatcher":
+        """One that goes on from here by itself."""
+        other = PatternMatcher(self._patterns)
+        other._places = list(self._places)
+        other._text, other._base, other._flag = self._text, self._base, self._flag
+        return other
 
     @override
-    def push(self, text: str) -> MatchState:
+    def push(self, text: str, effort: Effort = IN_THREAD) -> MatchState:
+        end = self._begin(effort)
         for start in range(0, len(text), STEP):
             self._text += text[start : start + STEP]
-            for number, pattern in enumerate(self._patterns):
-                self._advance(number, pattern)
+            self._each(self._advance, end)
             self._forget()
         return MatchState(self._flag, min(self._places))
 
     @override
-    def flush(self) -> MatchState:
-        for number, pattern in enumerate(self._patterns):
-            self._finish(number, pattern)
+    def flush(self, effort: Effort = IN_THREAD) -> MatchState:
+        self._each(self._finish, self._begin(effort))
         return MatchState(self._flag, self._base + len(self._text))
+
+    def _begin(self, effort: Effort) -> float:
+        """The CPU time of this thread at which all patterns together have taken too long."""
+        self._effort = effort
+        return time.thread_time() + effort.seconds
+
+    def _each(self, work: Callable[[int, Pattern], None], end: float) -> None:
+        for number, pattern in enumerate(self._patterns):
+            self._until = min(end, time.thread_time() + PATTERN_SECONDS)
+            try:
+                work(number, pattern)
+            except TimeoutError:
+                raise TimeoutError(
+                    f"The pattern in {pattern.rule} of the content filter's list took more than {PATTERN_SECONDS} s."
+                ) from None
 
     def _advance(self, number: int, pattern: Pattern) -> None:
         """Move a pattern's place to the earliest start that is or may become a match."""
         n, place = len(self._text), self._places[number] - self._base
         while True:
-            begins = _begins(pattern, self._text, place)
+            begins = self._begins(pattern, place)
             if begins is None or begins == n:
                 place = n
                 break
@@ -119,7 +144,7 @@ class PatternMatcher(Matcher):
     def _finish(self, number: int, pattern: Pattern) -> None:
         """Note a pattern's earliest match in the text as it is."""
         place = self._places[number] - self._base
-        while (begins := _first(pattern, self._text, place)) is not None:
+        while (begins := self._first(pattern, place)) is not None:
             # Where the reach cuts the text off, its end is not the end of the text, so anchors must not match there.
             if self._matches(pattern.settled if self._is_in_reach(begins) else pattern.whole, begins):
                 self._note(begins, pattern)
@@ -140,7 +165,26 @@ class PatternMatcher(Matcher):
     def _matches(self, pattern: regex.Pattern[str], place: int) -> bool:
         """Whether the pattern matches at `place` within its reach."""
         text, end = self._text, place + REACH
-        return _within_time(lambda seconds: pattern.match(text, place, end, timeout=seconds)) is not None
+        concurrent = self._effort.concurrent
+        return (
+            within(self._until, lambda left: pattern.match(text, place, end, concurrent=concurrent, timeout=left))
+            is not None
+        )
+
+    def _begins(self, pattern: Pattern, place: int) -> int | None:
+        """The start of the earliest match, complete or possible, from `place` on."""
+        text, concurrent, begun = self._text, self._effort.concurrent, pattern.begun
+        found = within(
+            self._until,
+            lambda left: begun.search(text, place, partial=True, concurrent=concurrent, timeout=left),
+        )
+        return None if found is None else found.start()
+
+    def _first(self, pattern: Pattern, place: int) -> int | None:
+        """The start of the earliest complete match from `place` on."""
+        text, concurrent, whole = self._text, self._effort.concurrent, pattern.whole
+        found = within(self._until, lambda left: whole.search(text, place, concurrent=concurrent, timeout=left))
+        return None if found is None else found.start()
 
     def _note(self, place: int, pattern: Pattern) -> None:
         start = self._base + place
@@ -153,31 +197,3 @@ class PatternMatcher(Matcher):
         if n > REACH:
             self._text = self._text[n:]
             self._base += n
-
-
-def _begins(pattern: Pattern, text: str, place: int) -> int | None:
-    """The start of the earliest match, complete or possible, from `place` on."""
-    found = _within_time(lambda seconds: pattern.begun.search(text, place, partial=True, timeout=seconds))
-    return None if found is None else found.start()
-
-
-def _first(pattern: Pattern, text: str, place: int) -> int | None:
-    """The start of the earliest complete match from `place` on."""
-    found = _within_time(lambda seconds: pattern.whole.search(text, place, timeout=seconds))
-    return None if found is None else found.start()
-
-
-def _within_time(search: Callable[[float], regex.Match[str] | None]) -> regex.Match[str] | None:
-    """What `search` finds within `SEARCH_SECONDS` of this thread's CPU time; its argument is its time-out.
-
-    Raises `TimeoutError`. The package measures the CPU time of the whole process, so while a model computes a search
-    may time out before it has begun. It is then repeated with twice the time-out.
-    """
-    started, seconds = time.thread_time(), SEARCH_SECONDS
-    while True:
-        try:
-            return search(seconds)
-        except TimeoutError:
-            if time.thread_time() - started >= SEARCH_SECONDS:
-                raise
-        seconds *= 2
