@@ -104,6 +104,42 @@ def test_a_folder_that_cannot_be_made_is_refused_with_what_to_do(tmp_path: Path)
     assert "Name another file with --database or AFTERWORD_DATABASE, or say none" in str(caught.value)
 
 
+def test_gate_11_a_file_that_is_damaged_is_down(tmp_path: Path) -> None:
+    file = tmp_path / "a.db"
+    with closing(open_database(file)) as database:
+        database.close()
+        file.write_bytes(b"x" * file.stat().st_size)
+        with (
+            pytest.raises(DatabaseDown, match=r"a\.db is damaged: file is not a database"),
+            database.reading() as connection,
+        ):
+            connection.scalar(COUNT)
+
+
+def test_gate_11_a_file_that_is_removed_is_down_until_it_is_back(tmp_path: Path) -> None:
+    file = tmp_path / "a.db"
+    with closing(open_database(file)) as database:
+        with database.writing() as connection:
+            connection.execute(ADD, {"name": "a"})
+        database.close()
+        file.rename(tmp_path / "b.db")
+        for _ in range(2):
+            with pytest.raises(DatabaseDown, match="is not there any more"), database.writing():
+                pass
+        assert not file.exists()
+        (tmp_path / "b.db").rename(file)
+        with pytest.raises(DatabaseDown, match="is another one than before"), database.reading():
+            pass
+        with database.reading() as connection:
+            assert connection.scalar(COUNT) == 1
+
+
+def test_gate_11_a_file_that_is_removed_under_a_writer_is_down(tmp_path: Path) -> None:
+    file = tmp_path / "a.db"
+    with closing(open_database(file)) as database, pytest.raises(DatabaseDown), database.writing():
+        file.unlink()
+
+
 def test_a_server_that_goes_away_is_told_from_a_mistake_and_used_again_when_it_is_back(
     postgres_server: Server,
 ) -> None:

@@ -1,5 +1,6 @@
 """The ledger: every row once, whatever the database does, and requests never wait for it."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -142,6 +143,22 @@ async def test_rows_wait_while_the_database_is_down(prepared: Path | str) -> Non
         ("usage cannot be written", "warning"),
         ("usage is written again", "info"),
     ]
+
+
+async def test_gate_11_rows_wait_for_a_file_that_was_removed(tmp_path: Path) -> None:
+    file, away = tmp_path / "a.db", tmp_path / "away.db"
+    database = open_database(file)
+    database.close()
+    file.rename(away)
+    with structlog.testing.capture_logs() as logs:
+        stores = StoredLedger(database)
+        stores.write(ROW)
+        while not logs:
+            await asyncio.sleep(0.001)
+        away.rename(file)
+        await stores.aclose()
+    assert [line["event"] for line in logs] == ["usage cannot be written", "usage is written again"]
+    assert len(stored(file)) == 1
 
 
 async def test_rows_beyond_the_limit_are_dropped_and_counted(

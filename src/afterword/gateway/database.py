@@ -31,11 +31,20 @@ class DatabaseDown(AfterwordError):
     """The database cannot be read or written at the moment; it may be later."""
 
 
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+_FileId = tuple[int, int] | None
+"""Device and inode; None of a server."""
+
+_NO_FILE = (0, 0)
+
+
 class Database:
     """A pool of connections. Safe to use from several threads."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._file = self._file_now()
 
     @property
     def name(self) -> str:
@@ -51,6 +60,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that only reads. Raises `DatabaseDown`."""
+        self._check_file()
         with _translating(self.name), self._engine.connect() as connection:
             yield connection
 
@@ -61,10 +71,35 @@ class Database:
         On SQLite it takes the write lock at its beginning: a transaction that reads first and then finds the file
         changed would fail at its first write, without waiting.
         """
+        file = self._check_file()
         with _translating(self.name), self._engine.connect() as connection:
             connection.execution_options(sqlite_begin="BEGIN IMMEDIATE")
             with connection.begin():
                 yield connection
+        if self._file_now() != file:
+            raise DatabaseDown(f"The file of the database {self.name} was removed while it was written to.")
+
+    def _check_file(self) -> _FileId:
+        """Which file is open. SQLite itself goes on with one that was removed, and what it writes there is lost.
+
+        Raises `DatabaseDown` if it is not at its place; once for another one that is there now, which is used then.
+        """
+        now = self._file_now()
+        if now != self._file or now == _NO_FILE:
+            self._engine.dispose()
+            self._file = now
+            what = "is not there any more" if now == _NO_FILE else "is another one than before"
+            raise DatabaseDown(f"The file of the database {self.name} {what}.")
+        return now
+
+    def _file_now(self) -> _FileId:
+        if self.dialect != "sqlite":
+            return None
+        try:
+            found = os.stat(self.name)
+        except OSError:
+            return _NO_FILE
+        return found.st_dev, found.st_ino
 
     def close(self) -> None:
         """Close the connections."""
@@ -180,6 +215,8 @@ def _translating(name: str) -> Iterator[None]:
     except DBAPIError as error:
         if error.connection_invalidated:
             raise DatabaseDown(f"The connection to the database {name} was lost.") from error
+        if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+            raise DatabaseDown(f"The database {name} is damaged: {_reason(error)}.") from error
         raise
 
 
