@@ -1,5 +1,5 @@
 // What this library knows of ggml's insides: the structures that the CPU backend hands to an "extra buffer type", as
-// llama-cpp-python 0.3.36 has them. `native/build.py` names that version; no other is hooked into.
+// llama-cpp-python 0.3.36 has them. engine/llama/kernels.py names that version; no other is hooked into.
 #pragma once
 
 #include <cstddef>

@@ -48,27 +48,29 @@ bool reads_ours(const Tensor * op) {
     return x->buffer == nullptr || !is_ours(x);
 }
 
+// The kind of weights that lie in our tiles; null for others, which are multiplied row by row.
+const Kind * kind_in_tiles(const Tensor * weights) { return is_ours(weights) ? kind_of(weights) : nullptr; }
+
 struct Traits final : TensorTraits {
     bool work_size(int n_threads, const Tensor * op, size_t & size) override {
         if (op->op == FLASH_ATTN_EXT) {
             if (!can_attend(op)) return false;
             size = attention_work(op, n_threads);
-        } else if (is_ours(op->src[0]) && !keeps_rows(op->src[0]))
-            size = op->op == MUL_MAT ? mul_mat_work(kind_of(op->src[0]), op) : mul_mat_id_work(kind_of(op->src[0]), op);
-        else if (can_multiply_rows(op))
+        } else if (const Kind * kind = kind_in_tiles(op->src[0])) {
+            size = op->op == MUL_MAT ? mul_mat_work(kind, op) : mul_mat_id_work(kind, op);
+        } else if (can_multiply_rows(op)) {
             size = op->op == MUL_MAT ? mul_mat_rows_work(op) : mul_mat_id_rows_work(op);
-        else
+        } else {
             return false;
+        }
         return true;
     }
 
     bool compute_forward(ComputeParams * params, Tensor * op) override {
-        const Tensor * a = op->src[0];
         if (op->op == FLASH_ATTN_EXT) {
             if (!can_attend(op)) return false;
             attention(params, op);
-        } else if (is_ours(a) && !keeps_rows(a)) {
-            const Kind * kind = kind_of(a);
+        } else if (const Kind * kind = kind_in_tiles(op->src[0])) {
             op->op == MUL_MAT ? mul_mat(kind, params, op) : mul_mat_id(kind, params, op);
         } else if (can_multiply_rows(op)) {
             op->op == MUL_MAT ? mul_mat_rows(params, op) : mul_mat_id_rows(params, op);
