@@ -81,9 +81,10 @@ FLOATS = Arithmetic(rows_needed=2, lone_rows_keep_theirs=False, sampled_equals_p
 INDEPENDENT = Arithmetic(rows_needed=1, lone_rows_keep_theirs=True, sampled_equals_prompt=True, fused_attention=True)
 """Kernels whose rows do not depend on each other: no row is added, and what was sampled is reused by all."""
 
-UNCUTTABLE = replace(INDEPENDENT, fused_attention=False)
-"""llama.cpp's kernels where memory cannot be cut: rows that are added could not be cut off again, so none are. What is
-not so the probe finds out."""
+UNFUSED = replace(INDEPENDENT, fused_attention=False)
+"""No row is added, and attention is several operations: with the project's kernels for architectures at which llama.cpp
+aborts otherwise; with llama.cpp's where memory cannot be cut, so that rows that are added could not be cut off again.
+What is not so then the probe finds out."""
 
 
 @dataclass(slots=True)

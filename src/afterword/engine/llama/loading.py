@@ -1,7 +1,7 @@
 """From a GGUF file to a running engine: load it, size its cache, probe it, start its thread."""
 
 import os
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import structlog
@@ -10,7 +10,7 @@ from afterword.config.tree import DEFAULT_CONTEXT, KernelChoice
 from afterword.engine.base import Capabilities
 from afterword.engine.identity import ResultCache, fingerprint, model_hash
 from afterword.engine.llama.aborting import loading, say_why_it_aborts
-from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, MICRO_BATCH, QUANTISED, UNCUTTABLE, Arithmetic
+from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, MICRO_BATCH, QUANTISED, UNFUSED, Arithmetic
 from afterword.engine.llama.binding import (
     LIBRARIES_FOLDER,
     LIBRARY,
@@ -39,7 +39,7 @@ MAX_LOGPROBS = 1000
 
 FLOAT_BYTES = 4
 
-UNFUSED = frozenset({"plm"})
+NEVER_FUSED = frozenset({"plm"})
 """Architectures at which llama.cpp aborts if attention is one operation."""
 
 REASONS = {
@@ -201,10 +201,9 @@ def _n_threads(settings: LlamaSettings) -> int:
 def _arithmetic_of(model: LlamaModel, kernels: str) -> Arithmetic:
     """How the kernels in use should compute the model; the probe checks it."""
     if kernels != LLAMA_CPP:
-        fused = model.metadata("general.architecture") not in UNFUSED
-        return replace(INDEPENDENT, fused_attention=fused)
+        return UNFUSED if model.metadata("general.architecture") in NEVER_FUSED else INDEPENDENT
     if not model.memory_can_be_cut:
-        return UNCUTTABLE
+        return UNFUSED
     return FLOATS if model.float_weights else QUANTISED
 
 

@@ -81,7 +81,6 @@ class Scheduler:
         if not batch.pieces:
             return []
         by_slot = {s.slot_id: s for s in self.running}
-        slot_of = {id(s): self._kv.slot(s.slot_id) for s in self.running}
         self._committer.counters.steps += 1
         messages: list[Message] = []
         for computed in self._runner.forward([_span(by_slot[piece.slot], piece.n) for piece in batch.pieces]):
@@ -90,7 +89,8 @@ class Scheduler:
                 messages += self._settle(sequence, self._committer.commit(computed))
             else:
                 # Its group failed within this step, after the slot had been given more tokens than are recorded.
-                self._kv.drop_unrecorded(slot_of[id(sequence)])
+                slot_id = next(slot_id for slot_id, held_it in by_slot.items() if held_it is sequence)
+                self._kv.drop_unrecorded(self._kv.slot(slot_id))
         return messages
 
     def _admit(self) -> None:
