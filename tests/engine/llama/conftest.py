@@ -7,7 +7,7 @@ from tests.models.short import write_short
 
 from afterword.config.model import DEFAULT_MODEL
 from afterword.engine.llama.binding import LIBRARIES_FOLDER, PACKAGE_VERSION, LlamaModel
-from afterword.engine.llama.kernels import LLAMA_CPP, use_kernels
+from afterword.engine.llama.kernels import LLAMA_CPP, Kernels, load_kernels, use_kernels, user_cache
 from afterword.engine.llama.vocabulary import Vocabulary
 from afterword.loading.embedded import model_file
 
@@ -16,6 +16,12 @@ from afterword.loading.embedded import model_file
 def _own_kernels() -> None:
     """Before any test loads a model by itself: llama.cpp lists the kinds of buffers once a process."""
     assert use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER) != LLAMA_CPP
+
+
+@pytest.fixture(scope="session")
+def built() -> Kernels:
+    """The project's kernels, to be called without a model."""
+    return load_kernels(user_cache(), PACKAGE_VERSION, LIBRARIES_FOLDER)
 
 
 @pytest.fixture(scope="session")

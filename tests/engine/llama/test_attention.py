@@ -9,13 +9,7 @@ import pytest
 from gguf import GGMLQuantizationType as Type
 from numpy.typing import NDArray
 
-from afterword.engine.llama.binding import LIBRARIES_FOLDER, PACKAGE_VERSION
-from afterword.engine.llama.kernels import Kernels, load_kernels, user_cache
-
-
-@pytest.fixture(scope="module")
-def built() -> Kernels:
-    return load_kernels(user_cache(), PACKAGE_VERSION, LIBRARIES_FOLDER)
+from afterword.engine.llama.kernels import Kernels
 
 
 class Task(ctypes.Structure):

@@ -26,11 +26,6 @@ TILED = (Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q8_0, Type.Q4_K, Type.
 DENSE = (Type.F32, Type.F16, Type.BF16)
 
 
-@pytest.fixture(scope="session")
-def built() -> Kernels:
-    return load_kernels(user_cache(), PACKAGE_VERSION, LIBRARIES_FOLDER)
-
-
 def matrix(kind: Type, seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
     """(bytes of N_ROWS rows of a type, the numbers they stand for): random bits, with scales that are ordinary."""
     rng = np.random.default_rng(seed)
