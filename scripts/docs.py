@@ -118,6 +118,10 @@ The types of their numbers are all that llama.cpp writes without a table of what
 bits, Q2_K to Q8_0, IQ3_S, IQ4_NL, IQ4_XS, MXFP4, TQ1_0 and TQ2_0. Each is tested like that too. Ids of tokens
 are compared with those of fifteen vocabularies' makers (`make test-models`), of the kinds BPE, SPM and WPM.
 
+A file is checked before llama.cpp is given it, and each part of one that is split: version, counts, lengths, keys and
+names that come twice, types, shapes, the alignment, and that every tensor lies in the file. A file that fails is
+refused in one sentence. `make fuzz` tries ten thousand mutated ones, and loads those that are still sound.
+
 `make test-models` fetches real weights, which are not shipped: Gemma 3 270M (`Q4_K_M`, sliding windows) and
 Qwen2.5-Coder 0.5B Instruct (`Q4_K_M`, four types of numbers); the default model is written anew in every type. Over
 HTTP twenty requests with seeds have the same bytes alone, beside fourteen clients and after a restart; typing and

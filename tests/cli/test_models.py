@@ -32,7 +32,7 @@ def test_models_are_listed_with_what_their_headers_say(
 def test_a_file_that_is_no_model_is_named(afterword: Afterword, tmp_path: Path) -> None:
     (tmp_path / "x.gguf").write_bytes(b"not a model")
     result = afterword("models", "--model", "x.gguf")
-    assert "x.gguf is not a GGUF file" in result.stderr
+    assert "x.gguf cannot be loaded: it begins with b'not ', not b'GGUF'." in result.stderr
     assert result.exit_code == 2
 
 

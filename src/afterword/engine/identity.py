@@ -61,16 +61,19 @@ def file_hash(path: Path, cache: ResultCache) -> str:
 
 
 def model_hash(path: Path, cache: ResultCache) -> str:
-    """SHA-256 in hex of a GGUF file, or over those of all parts if it is one of several.
+    """SHA-256 in hex of a GGUF file, or over those of all parts if it is one of several."""
+    if PART.fullmatch(path.name) is None:
+        return file_hash(path, cache)
+    return hashlib.sha256(" ".join(file_hash(part, cache) for part in parts_of(path)).encode()).hexdigest()
 
-    A part that is missing is left out; loading the model says that it is.
-    """
+
+def parts_of(path: Path) -> list[Path]:
+    """The files of a model that is split, or its only one. A part that is missing is left out; loading says so."""
     match = PART.fullmatch(path.name)
     if match is None:
-        return file_hash(path, cache)
+        return [path]
     names = (f"{match[1]}-{number:05}-of-{match[2]}.gguf" for number in range(1, int(match[2]) + 1))
-    parts = [part for name in names if (part := path.with_name(name)).exists()]
-    return hashlib.sha256(" ".join(file_hash(part, cache) for part in parts).encode()).hexdigest()
+    return [part for name in names if (part := path.with_name(name)).exists()]
 
 
 def _sha256(path: Path) -> str:

@@ -1,3 +1,4 @@
+import ctypes
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,8 +8,10 @@ from numpy.typing import NDArray
 from tests.fakes import eventually
 from tests.models.tiny import Tiny, write_tiny
 
-from afterword.engine.llama.binding import LlamaContext, LlamaModel
+from afterword.engine.llama.binding import LIBRARY, LlamaContext, LlamaModel
 from afterword.engine.llama.openmp import release_workers
+from afterword.errors import ConfigurationError
+from afterword.gguf_header import BLOCKS
 
 TEXT = list(range(40, 90))
 OTHER = list(range(150, 200))
@@ -19,6 +22,32 @@ TASKS = Path("/proc/self/task")
 def tasks() -> set[str]:
     """The threads of this process, OpenMP's among them."""
     return {entry.name for entry in TASKS.iterdir()}
+
+
+def test_types_of_tensors_are_those_of_llama_cpp() -> None:
+    LIBRARY.ggml_blck_size.restype = ctypes.c_int64
+    LIBRARY.ggml_type_size.restype = ctypes.c_size_t
+    sizes = {kind: (LIBRARY.ggml_blck_size(kind), LIBRARY.ggml_type_size(kind)) for kind in range(max(BLOCKS) + 1)}
+    assert {kind: size for kind, size in sizes.items() if size[0] != 0} == BLOCKS
+
+
+@pytest.mark.parametrize("vocab_only", [True, False])
+def test_an_unsound_file_does_not_reach_llama_cpp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vocab_only: bool
+) -> None:
+    path = write_tiny(tmp_path, Tiny("Q8_0"))
+    path.write_bytes(path.read_bytes()[:-1])
+    monkeypatch.setattr("llama_cpp.llama_cpp.llama_model_load_from_file", None)
+    with pytest.raises(ConfigurationError, match="but its tensors end at"):
+        LlamaModel(path, vocab_only=vocab_only)
+
+
+def test_every_part_of_a_split_model_is_checked(tmp_path: Path) -> None:
+    first = write_tiny(tmp_path, Tiny("Q8_0")).rename(tmp_path / "m-00001-of-00002.gguf")
+    second = tmp_path / "m-00002-of-00002.gguf"
+    second.write_bytes(first.read_bytes()[:-1])
+    with pytest.raises(ConfigurationError, match=f"The model file {second} cannot be loaded: it has"):
+        LlamaModel(first)
 
 
 @pytest.fixture

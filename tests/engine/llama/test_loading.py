@@ -47,7 +47,7 @@ def test_file_of_another_kind_is_named(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     said = refusal(settings(path, tmp_path))
     assert_one_sentence(said)
-    assert said.startswith(f"The file {path} is not a GGUF model: ")
+    assert said.startswith(f"The model file {path} cannot be loaded: it begins with ")
 
 
 def cut_to(n: int) -> Callable[[bytes], bytes]:

@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afterword.config.tree import DEFAULT_CONTEXT
+from afterword.engine.identity import parts_of
 from afterword.errors import ConfigurationError
+from afterword.gguf_header import read_header
 
 Integers = Sequence[int] | NDArray[np.signedinteger]
 
@@ -29,7 +31,6 @@ LIBRARY: ctypes.CDLL = c._lib
 LISTED_AT_ONCE = 65536
 """Tokens that are made a list of in one go: no other thread of Python has its turn meanwhile."""
 
-GGUF_MAGIC = b"GGUF"
 LOG_LEVEL_ERROR = 4  # enum ggml_log_level: 4 = error, 5 = continuation of the line before
 _recent_errors: deque[str] = deque(maxlen=20)
 
@@ -187,18 +188,13 @@ class LlamaModel:
 
 
 def check_file(path: Path) -> None:
-    """Raises `ConfigurationError` in one sentence if the file cannot be read or is not GGUF."""
+    """Raises `ConfigurationError` in one sentence if the file, or one of its parts, cannot be read or is not GGUF."""
     if not path.exists():
         raise ConfigurationError(f"The model file {path} does not exist.")
     if not path.is_file():
         raise ConfigurationError(f"The model file {path} is not a file.")
-    try:
-        with path.open("rb") as file:
-            magic = file.read(4)
-    except OSError as error:
-        raise ConfigurationError(f"The model file {path} cannot be read: {error.strerror}.") from error
-    if magic != GGUF_MAGIC:
-        raise ConfigurationError(f"The file {path} is not a GGUF model: it begins with {magic!r}, not {GGUF_MAGIC!r}.")
+    for part in parts_of(path):
+        read_header(part)
 
 
 class LlamaContext:

@@ -18,7 +18,6 @@ from afterword.engine.llama.binding import (
     LlamaContext,
     LlamaModel,
     build_info,
-    check_file,
 )
 from afterword.engine.llama.kernels import LLAMA_CPP, use_kernels
 from afterword.engine.llama.kv import KVSlots
@@ -95,12 +94,11 @@ def load_engine(settings: LlamaSettings) -> LlamaEngine:
 
 def _load(settings: LlamaSettings) -> LlamaEngine:
     cache = ResultCache(settings.cache_dir)
-    check_file(settings.path)
     kernels = LLAMA_CPP if settings.kernels == LLAMA_CPP else use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER)
-    identity = (model_hash(settings.path, cache), build_info(), kernels, _n_threads(settings))
     model = LlamaModel(settings.path)
-    _warn_of_guesses(model, settings.path)
     try:
+        _warn_of_guesses(model, settings.path)
+        identity = (model_hash(settings.path, cache), build_info(), kernels, _n_threads(settings))
         return _start(model, settings, _arithmetic_of(model, kernels), identity, cache)
     except BaseException:
         model.close()
