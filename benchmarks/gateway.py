@@ -33,13 +33,13 @@ from afterword import logs
 from afterword.api.app import create_app
 from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
-from afterword.gateway.base import Gateway
 from afterword.gateway.database import open_database
 from afterword.gateway.grant import KeyLimits
+from afterword.gateway.interfaces import Gateway
 from afterword.gateway.key_store import KeyTerms, create_key
 from afterword.gateway.opening import OPEN, open_limiter
 from afterword.gateway.storage import open_storage
-from afterword.models import Registry, ServedModel
+from afterword.registry import Registry, ServedModel
 
 BODY = {"prompt": "the quick brown fox ", "max_tokens": 1, "temperature": 0}
 

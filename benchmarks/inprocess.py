@@ -20,7 +20,7 @@ from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
 from afterword.engine.request import GenerationRequest
 from afterword.fields.sampling import Sampling
-from afterword.models import Registry, ServedModel
+from afterword.registry import Registry, ServedModel
 
 PROMPT = "the quick brown fox "
 

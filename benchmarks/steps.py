@@ -20,7 +20,7 @@ import uvloop
 from afterword import logs
 from afterword.engine.llama.binding import LlamaContext
 from afterword.engine.llama.llama_engine import LlamaEngine
-from afterword.engine.llama.loading import LlamaSettings, load_engine
+from afterword.engine.llama.llama_loading import LlamaSettings, load_engine
 from afterword.engine.request import GenerationRequest
 from afterword.fields.sampling import Sampling
 from afterword.launch import begin_anew_with_large_pages

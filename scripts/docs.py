@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 
 from afterword.api.docs import kinds
 from afterword.cli.main import app
-from afterword.completions.body import body_schema
+from afterword.completions.parse import body_schema
 from afterword.config.model import DEFAULT_MODEL, DEFAULT_NAME, ModelConfig
-from afterword.config.table import Key, Table, keys_of
+from afterword.config.table_keys import Key, Table, keys_of
 from afterword.config.tree import SECTIONS
 from afterword.config.values import allowed
 from afterword.config.vendor import PRESETS, Supports, VendorConfig

@@ -9,14 +9,14 @@ from tests.models.engines import load_default, open_tiny
 from tests.models.tiny import Tiny
 
 from afterword.completions.assemble import Assembler, Choice, Delta, join
-from afterword.completions.body import parse_body
-from afterword.completions.request import Completion
+from afterword.completions.completion import Completion
+from afterword.completions.parse import parse_body
 from afterword.completions.resolve import resolve
 from afterword.completions.run import run
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine
 from afterword.errors import InvalidRequest
-from afterword.models import ServedModel
+from afterword.registry import ServedModel
 
 PRE, SUF, MID = 272, 273, 274
 BOS = 271

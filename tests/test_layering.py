@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +19,7 @@ LAYERS = (
     {"config"},
     {"tokens", "gguf_header", "export"},
     {"engine"},
-    {"models"},
+    {"registry"},
     {"loading"},
     {"completions"},
     {"logs"},
@@ -33,10 +34,10 @@ LAYERS = (
 
 HOMES = {
     "llama_cpp": ("engine/llama/binding.py",),
-    "vllm": ("engine/vllm/binding.py",),
-    "torch": ("engine/vllm/binding.py",),
+    "vllm": ("engine/vllm/vllm_binding.py",),
+    "torch": ("engine/vllm/vllm_binding.py",),
     "transformers": ("engine/vllm/huggingface.py",),
-    "tokenizers": ("engine/vllm/vocabulary.py",),
+    "tokenizers": ("engine/vllm/hf_vocabulary.py",),
     "gguf": ("export/gguf_file.py",),
     "safetensors": ("export/weights.py",),
     "httpx": ("engine/upstream/", "cli/"),
@@ -109,6 +110,11 @@ def test_files_and_functions_stay_short(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=IDS)
 def test_each_file_says_what_it_is_for(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) is not None
+
+
+def test_no_two_files_have_the_same_name() -> None:
+    names = Counter(path.name for path in FILES if path.name != "__init__.py")
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_few_files_lie_beside_the_folders() -> None:

@@ -15,7 +15,7 @@
     ├── FilterFailed          the operator's content filter broke; the cause stays in the log    500
     └── ConfigurationError    a setting or a model file is wrong; ends the program at start
 
-Nothing here knows HTTP: `api/errors.py` maps the tree to status codes and bodies, once.
+Nothing here knows HTTP: `api/error_responses.py` maps the tree to status codes and bodies, once.
 """
 
 from collections.abc import Sequence

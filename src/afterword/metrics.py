@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from afterword.engine.base import EngineStats
 from afterword.logs import RequestRecord
-from afterword.models import ServedModel
+from afterword.registry import ServedModel
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 

@@ -7,7 +7,7 @@ from tests.fakes import generation_request
 
 from afterword.api.render import AnswerHead
 from afterword.completions.assemble import Delta, Echo
-from afterword.completions.request import Completion, Prompt
+from afterword.completions.completion import Completion, Prompt
 from afterword.engine.events import PromptScores, SampledToken
 from afterword.fields.field import fields_of
 from afterword.fields.shown import Shown

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from afterword.errors import NotAuthenticated, NotPermitted
-from afterword.gateway.base import Gateway, Limiter, UsageRow
 from afterword.gateway.grant import Grant
+from afterword.gateway.interfaces import Gateway, Limiter, UsageRow
 from afterword.gateway.unlimited import Unlimited
 
 

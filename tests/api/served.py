@@ -14,9 +14,9 @@ from afterword.engine.base import Engine, EngineStats, Generation
 from afterword.engine.echo import EchoEngine
 from afterword.engine.events import Event
 from afterword.engine.request import GenerationRequest
-from afterword.gateway.base import Gateway
+from afterword.gateway.interfaces import Gateway
 from afterword.gateway.opening import OPEN, single_key_gateway
-from afterword.models import Registry, ServedModel
+from afterword.registry import Registry, ServedModel
 
 CREATED = 1700000000
 

@@ -12,7 +12,7 @@ from afterword.api.app import create_app
 from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
 from afterword.gateway.opening import single_key_gateway
-from afterword.models import Registry, ServedModel
+from afterword.registry import Registry, ServedModel
 
 KEY = "k-1"
 GREEDY: dict[str, Any] = {"prompt": "hello ", "max_tokens": 4, "temperature": 0}

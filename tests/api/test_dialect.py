@@ -13,7 +13,7 @@ from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
 from afterword.errors import EngineFailed
 from afterword.fields.table import FIELDS
-from afterword.models import Registry, ServedModel
+from afterword.registry import Registry, ServedModel
 
 ENDS = {"/v1/completions": b"data: [DONE]\n\n", "/v5/completions": b"event: done\ndata: [DONE]\n\n"}
 NAMES = {"/v1/completions": b"echo", "/v5/completions": b"local/echo"}

@@ -16,8 +16,8 @@ from tests.live import run_server
 from afterword.engine.base import Engine
 from afterword.engine.echo import EchoEngine
 from afterword.errors import EngineFailed
-from afterword.gateway.base import Gateway, UsageRow
 from afterword.gateway.grant import Grant, KeyLimits
+from afterword.gateway.interfaces import Gateway, UsageRow
 from afterword.gateway.limiter import memory_limiter
 from afterword.gateway.unlimited import Unlimited
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from afterword.api.disconnect import ClientLeft
-from afterword.api.errors import Refused
+from afterword.api.error_responses import Refused
 from afterword.api.intake import MOST_MEMBERS, UNCOUNTED, Intake, parse_object
 from afterword.config.tree import ServerConfig
 from afterword.errors import ConfigurationError, InvalidRequest, Overloaded

@@ -10,7 +10,7 @@ from tests.api.served import app_of, client_of
 
 from afterword.api import completions, tokenize
 from afterword.api.lanes import LARGE, SMALL, Lanes
-from afterword.api.logprobs import LogprobFormat
+from afterword.api.render_logprobs import LogprobFormat
 from afterword.errors import InvalidRequest
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from afterword.api.ratelimit import HEADERS, duration, ratelimit_headers
-from afterword.gateway.base import Allowance, LimitState
+from afterword.gateway.interfaces import Allowance, LimitState
 
 
 @pytest.mark.parametrize(

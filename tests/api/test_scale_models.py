@@ -9,7 +9,7 @@ from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
 from afterword.errors import EngineFailed
 from afterword.metrics import STATES
-from afterword.models import Registry, ServedModel
+from afterword.registry import Registry, ServedModel
 
 
 async def test_a_model_has_every_field_of_the_sdk_and_what_the_other_dialect_says() -> None:

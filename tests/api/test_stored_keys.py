@@ -10,9 +10,9 @@ import pytest
 from tests.api.served import app_of, client_of
 
 from afterword.engine.echo import EchoEngine
-from afterword.gateway.base import Gateway
 from afterword.gateway.database import Database, open_database
 from afterword.gateway.grant import KeyLimits
+from afterword.gateway.interfaces import Gateway
 from afterword.gateway.key_store import KeyTerms, create_key, revoke_key, rotate_key
 from afterword.gateway.opening import open_limiter
 from afterword.gateway.storage import open_storage

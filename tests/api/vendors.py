@@ -16,10 +16,10 @@ from afterword.api.app import create_app
 from afterword.config.tree import ServerConfig
 from afterword.config.vendor import PRESETS
 from afterword.engine.base import Engine
-from afterword.gateway.base import LimitState
 from afterword.gateway.grant import Grant, KeyLimits
+from afterword.gateway.interfaces import LimitState
 from afterword.gateway.limiter import RateLimiter, memory_limiter
-from afterword.models import Registry, ServedModel
+from afterword.registry import Registry, ServedModel
 
 KEY = "limited"
 LIMITS = KeyLimits(requests_per_minute=1000, tokens_per_minute=10_000, concurrent_requests=2)

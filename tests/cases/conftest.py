@@ -14,7 +14,7 @@ from afterword.api.app import create_app
 from afterword.config.load import load_config
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine
-from afterword.loading.registry import load_registry
+from afterword.loading.load_registry import load_registry
 
 CONTEXT = 1024
 PARALLEL = 8

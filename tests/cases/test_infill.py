@@ -11,7 +11,7 @@ from tests.models.tiny import Tiny, write_tiny
 from afterword.api.app import create_app
 from afterword.config.load import load_config
 from afterword.config.tree import ServerConfig
-from afterword.loading.registry import load_registry
+from afterword.loading.load_registry import load_registry
 
 pytestmark = pytest.mark.model
 

@@ -18,7 +18,7 @@ from afterword.api.app import create_app
 from afterword.config.load import load_config
 from afterword.config.model import DEFAULT_MODEL
 from afterword.config.tree import ServerConfig
-from afterword.loading.registry import load_registry
+from afterword.loading.load_registry import load_registry
 
 CASES: list[Case] = [case for module in (utf8, stops, logprobs, echo) for case in module.CASES]
 

@@ -13,7 +13,7 @@ from afterword.cli.main import app
 from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
 from afterword.gateway.opening import single_key_gateway
-from afterword.models import Registry, ServedModel
+from afterword.registry import Registry, ServedModel
 
 KEY = "secret"
 

@@ -13,7 +13,7 @@ from tests.clients.reference import Reference
 from tests.clients.running import Client
 
 from afterword.config.model import DEFAULT_MODEL
-from afterword.engine.llama.loading import LlamaSettings, load_engine
+from afterword.engine.llama.llama_loading import LlamaSettings, load_engine
 from afterword.loading.embedded import model_file
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"

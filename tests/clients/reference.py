@@ -12,7 +12,7 @@ from afterword.engine.base import Engine
 from afterword.engine.events import PromptDone, PromptScores
 from afterword.engine.request import GenerationRequest
 from afterword.fields.sampling import Sampling
-from afterword.models import Registry, ServedModel
+from afterword.registry import Registry, ServedModel
 
 
 class Reference:

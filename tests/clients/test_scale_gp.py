@@ -18,8 +18,8 @@ from afterword.engine.base import Engine
 from afterword.engine.echo import EchoEngine
 from afterword.errors import EngineFailed, Overloaded
 from afterword.gateway.opening import single_key_gateway
-from afterword.models import Registry, ServedModel
-from afterword.text.infill import parse_template
+from afterword.registry import Registry, ServedModel
+from afterword.text.infill_template import parse_template
 
 KEY = "k-1"
 PROMPT = "The café on the corner sells"

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from afterword.completions.body import parse_body
-from afterword.completions.request import Completion
+from afterword.completions.completion import Completion
+from afterword.completions.parse import parse_body
 from afterword.completions.resolve import resolve
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import Capabilities, EngineStats
@@ -18,8 +18,8 @@ from afterword.engine.events import Event, PromptScores
 from afterword.engine.request import GenerationRequest
 from afterword.errors import AfterwordError, Overloaded
 from afterword.fields.body import CompletionBody
-from afterword.models import ServedModel
-from afterword.text.infill import parse_template
+from afterword.registry import ServedModel
+from afterword.text.infill_template import parse_template
 from afterword.tokens import ByteTokenizer, InfillTokens, Tokenizer, spell_bytes
 
 Script = Callable[[GenerationRequest], Sequence[Event | AfterwordError]]

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afterword.completions.assemble import Assembler, Choice, Delta, join
-from afterword.completions.body import parse_body
+from afterword.completions.completion import Completion
 from afterword.completions.counting import Usage
-from afterword.completions.request import Completion
+from afterword.completions.parse import parse_body
 from afterword.completions.resolve import resolve
 from afterword.completions.run import run
 from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
-from afterword.models import ServedModel
+from afterword.registry import ServedModel
 
 TEXT = st.text(alphabet="abé☃", max_size=4)
 PROMPTS = st.one_of(

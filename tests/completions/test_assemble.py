@@ -4,8 +4,8 @@ import pytest
 from tests.completions.scripted import completion, scores
 
 from afterword.completions.assemble import Assembler, Choice, Delta, Echo, join
+from afterword.completions.completion import Completion
 from afterword.completions.counting import Usage
-from afterword.completions.request import Completion
 from afterword.engine.events import Chunk, Counted, Event, Finished, PromptDone, SampledToken
 
 DONE = PromptDone(n_cached=0, scores=None)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.completions.scripted import MID, PRE, SUF, AsciiTokenizer, completion, served
 
-from afterword.completions.request import Completion
+from afterword.completions.completion import Completion
 from afterword.fields.shapes import StreamOptions
 from afterword.fields.table import FIELDS
 from afterword.tokens import InfillTokens

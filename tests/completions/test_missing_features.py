@@ -10,7 +10,7 @@ from afterword.completions.missing_features import used_features
 from afterword.engine.base import UNKNOWN_CONTEXT
 from afterword.errors import ContextExceeded, InvalidRequest
 from afterword.fields.table import FEATURES
-from afterword.models import ServedModel
+from afterword.registry import ServedModel
 
 USES: dict[str, tuple[dict[str, Any], str]] = {
     "token_prompts": ({"prompt": ["a", [1, 2]][1:]}, "prompt"),

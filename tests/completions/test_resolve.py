@@ -3,13 +3,13 @@ from typing import Any
 import pytest
 from tests.completions.scripted import BOS, EOS, MID, AsciiTokenizer, completion, letters, served
 
-from afterword.completions.request import Completion
+from afterword.completions.completion import Completion
 from afterword.config.tree import ServerConfig
 from afterword.engine.request import GenerationRequest
 from afterword.errors import ContextExceeded, InvalidRequest
 from afterword.fields.sampling import Sampling
 from afterword.fields.shown import Shown
-from afterword.models import ServedModel
+from afterword.registry import ServedModel
 from afterword.tokens import ByteTokenizer
 
 END, CONTROL = ByteTokenizer.END, ByteTokenizer.CONTROL

@@ -8,7 +8,7 @@ from afterword.engine.echo import EchoEngine
 from afterword.engine.events import Chunk, Event, Finished, PromptDone
 from afterword.engine.request import GenerationRequest
 from afterword.errors import AfterwordError, EngineFailed, Overloaded
-from afterword.models import ServedModel
+from afterword.registry import ServedModel
 
 DONE = PromptDone(0, None)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from afterword.completions.body import parse_body
+from afterword.completions.parse import parse_body
 from afterword.completions.unsupported import REPETITION_MODIFIERS, UNSUPPORTED
 from afterword.errors import InvalidRequest
 

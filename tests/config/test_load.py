@@ -13,7 +13,7 @@ from afterword.config.model import RETIRED_NAMES, ModelConfig
 from afterword.config.tree import SETTINGS, Config
 from afterword.config.values import FunctionName, Share
 from afterword.errors import ConfigurationError
-from afterword.text.infill import parse_template
+from afterword.text.infill_template import parse_template
 
 NAME = "smollm2-135m-instruct"
 

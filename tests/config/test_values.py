@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field, Strict, ValidationError
 
 from afterword.config.refusal import read_option
-from afterword.config.table import read_value
+from afterword.config.table_keys import read_value
 from afterword.config.values import (
     ApiKey,
     Bytes,
@@ -30,7 +30,7 @@ from afterword.config.values import (
     allowed,
 )
 from afterword.errors import ConfigurationError
-from afterword.text.infill import parse_template
+from afterword.text.infill_template import parse_template
 
 Whole = Annotated[int, Field(ge=0)]
 Digit = Annotated[int, Field(ge=1, le=9)]

@@ -20,9 +20,9 @@ from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine
 from afterword.engine.echo import EchoEngine
 from afterword.engine.llama.binding import LlamaModel
-from afterword.engine.llama.loading import load_engine
+from afterword.engine.llama.llama_loading import load_engine
 from afterword.engine.llama.vocabulary import Vocabulary
-from afterword.models import Registry, ServedModel
+from afterword.registry import Registry, ServedModel
 from afterword.tokens import ByteTokenizer
 
 

@@ -18,7 +18,7 @@ from afterword.engine.events import Chunk, Finished, PromptDone
 from afterword.engine.request import GenerationRequest
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded
 from afterword.fields.sampling import Sampling
-from afterword.models import ServedModel
+from afterword.registry import ServedModel
 from afterword.tokens import visible_bytes
 
 TEXT = "The quick brown fox jumps over the lazy dog"

@@ -13,8 +13,8 @@ from tests.models.engines import load_default
 from afterword.api.app import create_app
 from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
-from afterword.models import Registry, ServedModel
-from afterword.text.infill import parse_template
+from afterword.registry import Registry, ServedModel
+from afterword.text.infill_template import parse_template
 
 CHROMIUM = shutil.which("chromium")
 

@@ -15,8 +15,8 @@ from sqlalchemy import Connection, select
 from tests.gateway.postgres import Server
 
 from afterword.gateway import ledger
-from afterword.gateway.base import UsageRow
 from afterword.gateway.database import Database, DatabaseDown, open_database
+from afterword.gateway.interfaces import UsageRow
 from afterword.gateway.ledger import StoredLedger
 from afterword.gateway.schema import UsageTable
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.gateway.clock import Clock
 
 from afterword.errors import LimitExceeded
-from afterword.gateway.base import Allowance, Limiter, LimitState, Reservation
 from afterword.gateway.grant import Grant, KeyLimits
+from afterword.gateway.interfaces import Allowance, Limiter, LimitState, Reservation
 from afterword.gateway.limiter import memory_limiter
 from afterword.gateway.limiter_shared import redis_limiter
 

@@ -9,7 +9,7 @@ from tests.gateway.redis_server import free_port, run_redis
 from tests.gateway.test_limiter import key, refusal
 
 from afterword.errors import LimitExceeded
-from afterword.gateway.base import Allowance
+from afterword.gateway.interfaces import Allowance
 from afterword.gateway.limiter_shared import PAUSE, redis_limiter
 
 GRANT = key(requests_per_minute=2, tokens_per_minute=100)

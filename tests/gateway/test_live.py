@@ -29,7 +29,7 @@ from afterword.gateway.key import id_of
 from afterword.gateway.key_store import KeyTerms, create_key, list_keys, revoke_key
 from afterword.gateway.opening import open_gateway
 from afterword.gateway.schema import UsageTable
-from afterword.models import Registry, ServedModel
+from afterword.registry import Registry, ServedModel
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 SERVE = [sys.executable, "-c", "from afterword.cli.main import app; app()", "serve", "--model", "echo", "--port", "0"]

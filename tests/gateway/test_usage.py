@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from afterword.gateway.accounts import create_account
-from afterword.gateway.base import UsageRow
 from afterword.gateway.database import Database, open_database
+from afterword.gateway.interfaces import UsageRow
 from afterword.gateway.key import id_of
 from afterword.gateway.key_store import KeyTerms, create_key
 from afterword.gateway.ledger import StoredLedger

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from afterword.config.load import load_config
-from afterword.engine.vllm.loading import VllmSettings, check_options, engine_options
+from afterword.engine.vllm.vllm_loading import VllmSettings, check_options, engine_options
 from afterword.errors import ConfigurationError
-from afterword.loading.registry import load_registry
+from afterword.loading.load_registry import load_registry
 from afterword.loading.tokenizers import load_tokenizer
 from afterword.loading.vllm import vllm_settings
 

@@ -12,7 +12,7 @@ from tests.models.tiny import Tiny, write_tiny
 
 from afterword.config.model import DEFAULT_MODEL
 from afterword.engine.llama.llama_engine import LlamaEngine
-from afterword.engine.llama.loading import LlamaSettings, load_engine
+from afterword.engine.llama.llama_loading import LlamaSettings, load_engine
 from afterword.loading.embedded import model_file
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from afterword.engine.vllm.core import Step
-from afterword.engine.vllm.loading import VllmSettings
 from afterword.engine.vllm.plan import Plan
 from afterword.engine.vllm.vllm_engine import VllmEngine
+from afterword.engine.vllm.vllm_loading import VllmSettings
 
 if TYPE_CHECKING:
-    from afterword.engine.vllm.binding import VllmCore
+    from afterword.engine.vllm.vllm_binding import VllmCore
 
 CONTEXT = 2048
 PARALLEL = 8
@@ -50,7 +50,7 @@ ENVIRONMENT = {
 def shared_core() -> "VllmCore":
     """The one vLLM of this run; `close_shared_core` ends it."""
     os.environ.update(ENVIRONMENT)
-    from afterword.engine.vllm.loading import start_core
+    from afterword.engine.vllm.vllm_loading import start_core
 
     return start_core(settings())
 
@@ -89,7 +89,7 @@ class Lent:
 
 def engine_on_shared_core(*, max_waiting: int) -> VllmEngine:
     """An engine of its own over the vLLM of this run."""
-    from afterword.engine.vllm.loading import engine_over
+    from afterword.engine.vllm.vllm_loading import engine_over
 
     return engine_over(Lent(shared_core()), settings(max_waiting=max_waiting), model_directory())
 

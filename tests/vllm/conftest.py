@@ -12,7 +12,7 @@ from tests.models.vllm import engine_on_shared_core
 from afterword.api.app import create_app
 from afterword.config.tree import ServerConfig
 from afterword.engine.vllm.vllm_engine import VllmEngine
-from afterword.models import Registry, ServedModel
+from afterword.registry import Registry, ServedModel
 
 NAME = "smollm2-135m-instruct"
 LAST = "test_death.py"

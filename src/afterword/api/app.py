@@ -13,20 +13,20 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from afterword import __version__
-from afterword.api import completions, docs, models, playground, ratelimit, scale_models, status, tokenize
+from afterword.api import completions, docs, models_routes, playground, ratelimit, scale_models, status, tokenize
 from afterword.api.auth import KeyMiddleware
-from afterword.api.errors import FailureMiddleware, describe
+from afterword.api.error_responses import FailureMiddleware, describe
 from afterword.api.exchange import ExchangeMiddleware, OpenExchanges
 from afterword.api.intake import Intake
 from afterword.api.lanes import Lanes
-from afterword.api.schema import describe_api
+from afterword.api.openapi import describe_api
 from afterword.api.serving import Serving, serving_of
 from afterword.completions.filter.verdict import ContentFilter
 from afterword.config.tree import ServerConfig
-from afterword.gateway.base import Gateway
+from afterword.gateway.interfaces import Gateway
 from afterword.gateway.opening import OPEN
 from afterword.metrics import Metrics, RequestMetrics
-from afterword.models import Registry
+from afterword.registry import Registry
 
 METHODS = ("GET", "POST", "HEAD")
 """The methods that routes have."""
@@ -70,7 +70,7 @@ def create_app(
     counts.watch("afterword_limits_alone", LIMITS_ALONE, lambda: gateway.limiter.n_alone)
     intake = Intake(server.max_body_bytes, server.bodies_bytes)
     app.state.serving = Serving(registry, server, content_filter, gateway, counts, OpenExchanges(), intake, Lanes())
-    for part in (completions, models, scale_models, tokenize, status, docs, playground):
+    for part in (completions, models_routes, scale_models, tokenize, status, docs, playground):
         app.include_router(part.router)
     app.add_exception_handler(HTTPException, _routing_failure)
     describe_api(app)

@@ -9,9 +9,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from afterword.api.dialect import Dialect
 from afterword.api.exchange import exchange_of
 from afterword.errors import ModelNotFound, NotPermitted
-from afterword.gateway.base import Keys
 from afterword.gateway.grant import Grant
-from afterword.models import Registry, ServedModel
+from afterword.gateway.interfaces import Keys
+from afterword.registry import Registry, ServedModel
 
 OPEN_PATHS = frozenset({"/", "/health", "/ready"})
 """Answered without a key: probes have none, and the page at the root asks its user for one."""

@@ -18,25 +18,25 @@ from starlette.types import Scope
 from afterword.api.auth import find_model, grant_of
 from afterword.api.dialect import OPENAI, SCALE_GP, Dialect
 from afterword.api.disconnect import unless_client_leaves
-from afterword.api.errors import REPORTED, describe, report
+from afterword.api.error_responses import REPORTED, describe, report
 from afterword.api.exchange import Exchange, exchange_of
 from afterword.api.intake import parse_object
+from afterword.api.openapi import COMPLETION_DOCS, SCALE_COMPLETION_DOCS
 from afterword.api.render import AnswerHead, BodyRenderer, ChunkRenderer, new_head
-from afterword.api.schema import COMPLETION_DOCS, SCALE_COMPLETION_DOCS
 from afterword.api.serving import Serving, serving
 from afterword.api.sse import EventStream, frame
-from afterword.api.trace import trace_of
+from afterword.api.trace_context import trace_of
 from afterword.completions.assemble import Assembler, Delta, join
-from afterword.completions.body import parse_body
+from afterword.completions.completion import Completion
 from afterword.completions.filter.screen import Hit, Screened
-from afterword.completions.request import Completion
+from afterword.completions.parse import parse_body
 from afterword.completions.resolve import resolve
 from afterword.completions.run import CompletionEvents, run
 from afterword.config.tree import ServerConfig
 from afterword.engine.events import Event
 from afterword.fields.body import CompletionBody
 from afterword.logs import log_flagged
-from afterword.models import ServedModel
+from afterword.registry import ServedModel
 
 FEW_LISTED = 5000
 """Log-probabilities that are rendered on the event loop: milliseconds."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from afterword.api.sse import frame
-from afterword.models import Registry, ServedModel
+from afterword.registry import Registry, ServedModel
 
 
 @dataclass(frozen=True, slots=True)

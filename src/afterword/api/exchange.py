@@ -15,11 +15,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from afterword.api.ratelimit import ratelimit_headers
 from afterword.completions.assemble import Assembler
+from afterword.completions.completion import Completion
 from afterword.completions.counting import NOTHING_USED, Usage
-from afterword.completions.request import Completion
 from afterword.engine.events import Chunk, Event
-from afterword.gateway.base import Gateway, LimitState, Reservation, UsageRow
 from afterword.gateway.grant import Grant
+from afterword.gateway.interfaces import Gateway, LimitState, Reservation, UsageRow
 from afterword.logs import CompletionRecord, RequestRecord, log_request
 from afterword.metrics import RequestMetrics
 

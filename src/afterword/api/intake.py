@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.types import Receive
 
 from afterword.api.disconnect import ClientLeft
-from afterword.api.errors import Refused
+from afterword.api.error_responses import Refused
 from afterword.errors import InvalidRequest, Overloaded
 from afterword.text.brief import brief
 

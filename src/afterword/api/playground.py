@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from afterword.api.wire import dumps
-from afterword.completions.body import body_schema
+from afterword.completions.parse import body_schema
 from afterword.fields.field import GROUPS, RequestField
 from afterword.fields.table import DECLARED, FIELDS
 

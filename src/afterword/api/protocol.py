@@ -14,7 +14,7 @@ from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from afterword.api.connections import Connections
-from afterword.api.errors import INVALID, SERVER, Failure
+from afterword.api.error_responses import INVALID, SERVER, Failure
 
 MAX_HEAD = 64 * 1024
 """Bytes of request line and headers that may come before they end; what came with the first read is not counted."""

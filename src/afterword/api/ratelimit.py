@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from afterword.gateway.base import Allowance, LimitState
+from afterword.gateway.interfaces import Allowance, LimitState
 
 HEADERS = tuple(
     f"x-ratelimit-{what}-{kind}" for kind in ("requests", "tokens") for what in ("limit", "remaining", "reset")

@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from afterword.api.logprobs import LogprobFormat, format_of
+from afterword.api.render_logprobs import LogprobFormat, format_of
 from afterword.api.sse import frame
 from afterword.api.wire import dumps
 from afterword.completions.assemble import Choice, Delta
+from afterword.completions.completion import Completion
 from afterword.completions.counting import Usage
-from afterword.completions.request import Completion
 from afterword.engine.events import SampledToken
 from afterword.tokens import Tokenizer
 

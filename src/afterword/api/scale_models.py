@@ -9,13 +9,13 @@ from starlette.responses import Response
 
 from afterword.api.auth import find_model, permitted_models
 from afterword.api.dialect import SCALE_GP
-from afterword.api.models import model_facts
+from afterword.api.models_routes import model_facts
+from afterword.api.openapi import SCALE_MODEL_DOCS, SCALE_MODELS_DOCS
 from afterword.api.pages import read_page_query
-from afterword.api.schema import SCALE_MODEL_DOCS, SCALE_MODELS_DOCS
 from afterword.api.serving import serving
 from afterword.api.wire import json_response
 from afterword.config.tree import ServerConfig
-from afterword.models import ServedModel
+from afterword.registry import ServedModel
 
 FILTERS = ("name", "model_vendor")
 SORTABLE = ("id", "name", "model_vendor", "created_at")

@@ -10,9 +10,9 @@ from afterword.api.intake import Intake
 from afterword.api.lanes import Lanes
 from afterword.completions.filter.verdict import ContentFilter
 from afterword.config.tree import ServerConfig
-from afterword.gateway.base import Gateway
+from afterword.gateway.interfaces import Gateway
 from afterword.metrics import RequestMetrics
-from afterword.models import Registry
+from afterword.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)

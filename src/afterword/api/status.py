@@ -5,7 +5,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from afterword import __version__
-from afterword.api.schema import HEALTH_DOCS, METRICS_DOCS, READY_DOCS, WELCOME_DOCS
+from afterword.api.openapi import HEALTH_DOCS, METRICS_DOCS, READY_DOCS, WELCOME_DOCS
 from afterword.api.serving import Serving, serving
 from afterword.api.wire import json_response
 from afterword.metrics import CONTENT_TYPE

@@ -14,13 +14,13 @@ from starlette.responses import Response
 from afterword.api.auth import find_model
 from afterword.api.dialect import OPENAI
 from afterword.api.intake import parse_object
-from afterword.api.schema import DETOKENIZE_DOCS, TOKENIZE_DOCS, TOKENIZER_INFO_DOCS
+from afterword.api.openapi import DETOKENIZE_DOCS, TOKENIZE_DOCS, TOKENIZER_INFO_DOCS
 from afterword.api.serving import serving
 from afterword.api.wire import json_response
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import UNKNOWN_CONTEXT
 from afterword.errors import InvalidRequest
-from afterword.models import ServedModel
+from afterword.registry import ServedModel
 from afterword.tokens import Tokenizer, visible_bytes
 
 router = APIRouter(tags=["tokenizer"])

@@ -9,12 +9,12 @@ from typing_extensions import override
 from afterword.api.render import BodyRenderer, new_head
 from afterword.cli.backend import Backend, Ending
 from afterword.completions.assemble import Assembler, Delta, join
-from afterword.completions.body import parse_body
-from afterword.completions.request import Completion
+from afterword.completions.completion import Completion
+from afterword.completions.parse import parse_body
 from afterword.completions.resolve import resolve
 from afterword.completions.run import run
 from afterword.config.tree import ServerConfig
-from afterword.models import Registry, ServedModel
+from afterword.registry import Registry, ServedModel
 
 
 class LocalBackend(Backend):

@@ -67,50 +67,50 @@ def _command_with(itself: Callable[..., None], below: dict[str, Callable[..., No
 
 
 def _serve() -> typer.Typer:
-    from afterword.cli.serving import serve
+    from afterword.cli.serve_command import serve
 
     return _alone(serve)
 
 
 def _complete() -> typer.Typer:
-    from afterword.cli.complete import complete
+    from afterword.cli.complete_command import complete
 
     return _alone(complete)
 
 
 def _score() -> typer.Typer:
-    from afterword.cli.score import score
+    from afterword.cli.score_command import score
 
     return _alone(score)
 
 
 def _keys() -> typer.Typer:
-    from afterword.cli.keys import ABOUT, create, list_all, revoke, rotate
+    from afterword.cli.keys_command import ABOUT, create, list_all, revoke, rotate
 
     return _group(ABOUT, {"create": create, "list": list_all, "rotate": rotate, "revoke": revoke})
 
 
 def _accounts() -> typer.Typer:
-    from afterword.cli.accounts import ABOUT, create, list_all
+    from afterword.cli.accounts_command import ABOUT, create, list_all
 
     return _group(ABOUT, {"create": create, "list": list_all})
 
 
 def _models() -> typer.Typer:
-    from afterword.cli.export import export
-    from afterword.cli.models import models
+    from afterword.cli.export_command import export
+    from afterword.cli.models_command import models
 
     return _command_with(models, {"export": export})
 
 
 def _usage() -> typer.Typer:
-    from afterword.cli.usage import prune, show
+    from afterword.cli.usage_command import prune, show
 
     return _command_with(show, {"prune": prune})
 
 
 def _cluster() -> typer.Typer:
-    from afterword.cli.cluster import remove
+    from afterword.cli.cluster_command import remove
 
     return _group("The server on a Ray cluster.", {"remove": remove})
 

@@ -52,7 +52,7 @@ def _local(values: Mapping[str, Any]) -> Backend:
     # Imported after the line above is shown: these load the libraries that run models.
     from afterword import logs
     from afterword.cli.local_backend import LocalBackend
-    from afterword.loading.registry import load_registry
+    from afterword.loading.load_registry import load_registry
 
     # That kernels are compiled, which takes a minute once, is for information only.
     logs.configure(config.server.log_format, "info")

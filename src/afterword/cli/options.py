@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from afterword.config.load import CONFIG_FLAG, CONFIG_VARIABLE
-from afterword.config.table import Key
+from afterword.config.table_keys import Key
 from afterword.config.tree import SETTINGS
 
 

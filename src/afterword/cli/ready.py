@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from afterword.config.tree import Config
 from afterword.engine.base import Capabilities
 from afterword.machine import resident_memory
-from afterword.models import Registry
+from afterword.registry import Registry
 
 
 def ready_line(config: Config, registry: Registry, port: int) -> str:

@@ -1,6 +1,6 @@
 """Runs the server: loads the models, listens, prints the ready line, and shuts down in order.
 
-The only place that starts a server. The command itself is in `serving.py`.
+The only place that starts a server. The command itself is in `serve_command.py`.
 """
 
 import signal
@@ -14,13 +14,13 @@ from typing_extensions import override
 from afterword import logs
 from afterword.api.app import create_app
 from afterword.api.listening import uvicorn_config
-from afterword.cli.cluster import serve_on_cluster
+from afterword.cli.cluster_command import serve_on_cluster
 from afterword.cli.ready import ready_line
-from afterword.completions.filter.load import load_filter
+from afterword.completions.filter.load_filter import load_filter
 from afterword.config.tree import Config, ServerConfig
 from afterword.errors import ConfigurationError
 from afterword.gateway.opening import check_gateway, open_gateway
-from afterword.loading.registry import load_registry
+from afterword.loading.load_registry import load_registry
 from afterword.machine import free_descriptors
 
 

@@ -25,7 +25,7 @@ from afterword.cluster.messages import Facts
 from afterword.config.model import ModelConfig
 from afterword.config.tree import Config
 from afterword.errors import ConfigurationError
-from afterword.loading.registry import runs_here
+from afterword.loading.load_registry import runs_here
 
 HTTP_APPLICATION = "afterword"
 ENGINES = "afterword-"

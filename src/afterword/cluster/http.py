@@ -14,15 +14,15 @@ from afterword import logs
 from afterword.api.app import create_app
 from afterword.cluster.calls import RayReplicas
 from afterword.cluster.cluster_engine import REPORT_SECONDS, ClusterEngine, pause
+from afterword.cluster.cluster_metrics import ClusterMetrics, Exposition
 from afterword.cluster.messages import Facts
-from afterword.cluster.metrics import ClusterMetrics, Exposition
-from afterword.completions.filter.load import load_filter
+from afterword.completions.filter.load_filter import load_filter
 from afterword.config.model import ModelConfig
 from afterword.config.tree import Config
 from afterword.gateway.opening import open_gateway
-from afterword.loading.registry import registry_of, runs_here
+from afterword.loading.load_registry import registry_of, runs_here
 from afterword.loading.tokenizers import load_tokenizer
-from afterword.models import ServedModel
+from afterword.registry import ServedModel
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 """As ASGI has it."""

@@ -9,7 +9,7 @@ from afterword.cluster.messages import Facts, Message, Report, messages
 from afterword.config.tree import Config
 from afterword.config.vendor import LOCAL
 from afterword.engine.request import GenerationRequest
-from afterword.loading.registry import load_registry
+from afterword.loading.load_registry import load_registry
 from afterword.metrics import Metrics
 
 

@@ -16,7 +16,7 @@ from afterword.config.service_links import warning
 from afterword.config.tree import Config
 from afterword.errors import ConfigurationError
 from afterword.gateway.opening import check_gateway
-from afterword.loading.registry import runs_here
+from afterword.loading.load_registry import runs_here
 
 DECLARED = "declared"
 """The version of everything: the file that declares the applications says what is to be replaced."""

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from afterword.completions.completion import Completion, Prompt
 from afterword.completions.counting import TokenCount, Usage
 from afterword.completions.rank import best_first
-from afterword.completions.request import Completion, Prompt
 from afterword.engine.events import Chunk, Counted, Event, Finished, PromptDone, PromptScores, SampledToken
 
 

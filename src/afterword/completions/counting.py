@@ -6,7 +6,7 @@ answer. What neither has counted is an estimate (docs/rules.md#estimates).
 
 from dataclasses import dataclass
 
-from afterword.completions.request import Completion
+from afterword.completions.completion import Completion
 from afterword.engine.events import Counted, Event, Finished, PromptDone
 
 

@@ -5,8 +5,8 @@ or else by the infill tokens of its vocabulary, in the order prefix, suffix, mid
 """
 
 from afterword.errors import InvalidRequest
-from afterword.models import ServedModel
-from afterword.text.infill import InfillTemplate
+from afterword.registry import ServedModel
+from afterword.text.infill_template import InfillTemplate
 from afterword.tokens import InfillTokens, Tokenizer, encode_within
 
 Prefix = str | tuple[int, ...]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from afterword.errors import InvalidRequest
 from afterword.fields.body import CompletionBody
 from afterword.fields.table import FIELDS, values_of
-from afterword.models import ServedModel
+from afterword.registry import ServedModel
 
 
 def refuse_missing_features(body: CompletionBody, best_of: int, served: ServedModel) -> None:

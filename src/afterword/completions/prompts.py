@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from afterword.completions.request import Prompt
+from afterword.completions.completion import Prompt
 from afterword.errors import InvalidRequest
 from afterword.fields.shapes import PromptItem
 from afterword.text.alignment import align

@@ -7,11 +7,11 @@ the caller runs it in a thread then. Knows no HTTP.
 import secrets
 from dataclasses import replace
 
-from afterword.completions.body import STRICT_LOGPROBS
+from afterword.completions.completion import Completion, Prompt
 from afterword.completions.infill import infill
 from afterword.completions.missing_features import refuse_missing_features
+from afterword.completions.parse import STRICT_LOGPROBS
 from afterword.completions.prompts import PromptRules, begins_with_bos, check_ids, read_prompt, text_of_ids
-from afterword.completions.request import Completion, Prompt
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import UNKNOWN_CONTEXT, Capabilities
 from afterword.engine.request import GenerationRequest
@@ -19,7 +19,7 @@ from afterword.errors import ContextExceeded, InvalidRequest
 from afterword.fields.body import CompletionBody
 from afterword.fields.sampling import Sampling
 from afterword.fields.shapes import PromptItem, StreamOptions
-from afterword.models import ServedModel
+from afterword.registry import ServedModel
 from afterword.tokens import Tokenizer
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from typing_extensions import override
 
-from afterword.completions.request import Completion
+from afterword.completions.completion import Completion
 from afterword.engine.base import Engine, Generation
 from afterword.engine.events import Event
 

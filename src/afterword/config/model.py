@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from afterword.config.table import Table, key
+from afterword.config.table_keys import Table, key
 from afterword.config.values import OneOrMore, Template, Text, Texts
 from afterword.config.vendor import LOCAL
 

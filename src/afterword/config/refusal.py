@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from afterword.config.table import Table, keys_of, read_value, table_in
+from afterword.config.table_keys import Table, keys_of, read_value, table_in
 from afterword.config.tree import SECTIONS, Config
 from afterword.config.values import allowed, from_text
 from afterword.errors import ConfigurationError

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Strict, model_validator
 
 from afterword.config.model import PARALLEL, Context, ModelConfig, Parallel
-from afterword.config.table import Key, Table, key, keys_of
+from afterword.config.table_keys import Key, Table, key, keys_of
 from afterword.config.values import (
     ApiKey,
     Bytes,

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, InstanceOf, PlainValidator, Strict
 
-from afterword.text.infill import InfillTemplate, parse_template
+from afterword.text.infill_template import InfillTemplate, parse_template
 
 NO_DATABASE = "none"
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, Strict, ValidationInfo, field_validator
 
-from afterword.config.table import Table, key
+from afterword.config.table_keys import Table, key
 from afterword.config.values import Allowed, HeaderTable, HeaderText, HttpUrl, Seconds, Text
 from afterword.fields.field import RequestField
 from afterword.fields.table import EXTENSIONS, FIELDS

@@ -1,7 +1,7 @@
 """The engine protocol: the one interface between what a request means and a model.
 
 Whatever implements it passes `tests/contract/`. `loading/` creates engines, on a cluster `cluster/http.py` does;
-`models.py` keeps them by name, and the application closes them.
+`registry.py` keeps them by name, and the application closes them.
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping

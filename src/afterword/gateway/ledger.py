@@ -16,8 +16,8 @@ from typing import Any
 import structlog
 from typing_extensions import override
 
-from afterword.gateway.base import Ledger, UsageRow
 from afterword.gateway.database import Database, DatabaseDown
+from afterword.gateway.interfaces import Ledger, UsageRow
 from afterword.gateway.schema import UsageTable, insert_new
 
 LINGER_SECONDS = 0.5

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from afterword.errors import LimitExceeded
-from afterword.gateway.base import Allowance, Limiter, LimitState, Reservation
 from afterword.gateway.grant import UNLIMITED, Grant
+from afterword.gateway.interfaces import Allowance, Limiter, LimitState, Reservation
 from afterword.gateway.limiter_budget import Bounds, Budget, Budgets, MemoryBudgets, RunningRequest
 from afterword.gateway.limiter_requests import WINDOW, MemoryRequests, RequestWindow, RequestWindows
 from afterword.gateway.unlimited import NO_RESERVATION

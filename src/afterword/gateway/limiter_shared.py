@@ -16,8 +16,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from typing_extensions import override
 
-from afterword.gateway.base import Limiter, LimitState, Reservation
 from afterword.gateway.grant import UNLIMITED, Grant
+from afterword.gateway.interfaces import Limiter, LimitState, Reservation
 from afterword.gateway.limiter import RateLimiter, memory_limiter
 from afterword.gateway.limiter_redis import LEASE, RedisBudgets
 from afterword.gateway.limiter_requests import RedisRequests

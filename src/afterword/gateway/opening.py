@@ -8,7 +8,7 @@ import ipaddress
 
 from afterword.config.tree import Config, ServerConfig
 from afterword.errors import ConfigurationError
-from afterword.gateway.base import Gateway, Limiter
+from afterword.gateway.interfaces import Gateway, Limiter
 from afterword.gateway.static import NoLedger, OpenKeys, SingleKey
 from afterword.gateway.unlimited import Unlimited
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from afterword.errors import NotAuthenticated
-from afterword.gateway.base import Keys, Ledger, UsageRow
 from afterword.gateway.grant import Grant
+from afterword.gateway.interfaces import Keys, Ledger, UsageRow
 
 EVERYTHING = Grant(key_id=None, account_id=None)
 """The grant of every request to an open server, and of requests with the one key to another."""

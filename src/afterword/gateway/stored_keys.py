@@ -17,9 +17,9 @@ from typing_extensions import override
 
 from afterword.errors import NotAuthenticated, NotPermitted
 from afterword.gateway.accounts import find_chargeable
-from afterword.gateway.base import Keys
 from afterword.gateway.database import Database, DatabaseDown
 from afterword.gateway.grant import Grant
+from afterword.gateway.interfaces import Keys
 from afterword.gateway.key import id_of, matches
 from afterword.gateway.key_store import KeyRecord, find_key, has_keys, touch_key
 from afterword.gateway.lookup_cache import LookupCache

@@ -2,8 +2,8 @@
 
 from typing_extensions import override
 
-from afterword.gateway.base import Limiter, LimitState, Reservation
 from afterword.gateway.grant import Grant
+from afterword.gateway.interfaces import Limiter, LimitState, Reservation
 
 
 class Unlimited(Limiter):

@@ -13,7 +13,7 @@ from afterword.config.values import Share
 from afterword.engine.echo import EchoEngine
 from afterword.errors import ConfigurationError
 from afterword.machine import free_memory, usable_cores
-from afterword.models import ServedModel
+from afterword.registry import ServedModel
 
 
 def memory_budget(memory: int | Share) -> int:
@@ -44,7 +44,7 @@ def load_echo(model: ModelConfig, engine: EngineConfig) -> ServedModel:
 def load_llama(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedModel:
     """llama.cpp in this process with `budget` bytes. Raises `ConfigurationError`."""
     # Here and not above: the library behind it takes a second to load and is not needed to serve other engines.
-    from afterword.engine.llama.loading import LlamaSettings, load_engine
+    from afterword.engine.llama.llama_loading import LlamaSettings, load_engine
 
     file = model_file(model.path)
     loaded = load_engine(

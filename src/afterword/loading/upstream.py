@@ -21,7 +21,7 @@ from afterword.errors import ConfigurationError
 from afterword.gguf_header import read_header
 from afterword.loading.embedded import model_file
 from afterword.loading.tokenizers import load_tokenizer
-from afterword.models import ServedModel
+from afterword.registry import ServedModel
 from afterword.tokens import Tokenizer
 
 _log = structlog.get_logger("afterword.upstream")

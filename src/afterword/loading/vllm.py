@@ -5,9 +5,9 @@ from pathlib import Path
 
 from afterword.config.model import DEFAULT_MODEL, ModelConfig
 from afterword.config.tree import EngineConfig
-from afterword.engine.vllm.loading import NOT_REPRODUCIBLE, VllmSettings, load_engine
+from afterword.engine.vllm.vllm_loading import NOT_REPRODUCIBLE, VllmSettings, load_engine
 from afterword.errors import ConfigurationError
-from afterword.models import ServedModel
+from afterword.registry import ServedModel
 from afterword.tokens import Tokenizer
 
 

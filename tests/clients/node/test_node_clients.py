@@ -23,10 +23,10 @@ from afterword.api.app import create_app
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine
 from afterword.engine.echo import EchoEngine
-from afterword.engine.llama.loading import LlamaSettings, load_engine
+from afterword.engine.llama.llama_loading import LlamaSettings, load_engine
 from afterword.gateway.opening import single_key_gateway
-from afterword.models import Registry, ServedModel
-from afterword.text.infill import parse_template
+from afterword.registry import Registry, ServedModel
+from afterword.text.infill_template import parse_template
 
 HERE = Path(__file__).resolve().parent
 KEY = "k-1"

@@ -11,8 +11,8 @@ from afterword.api.app import create_app
 from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
 from afterword.gateway.opening import single_key_gateway
-from afterword.models import Registry, ServedModel
-from afterword.text.infill import parse_template
+from afterword.registry import Registry, ServedModel
+from afterword.text.infill_template import parse_template
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from tests.live import run_server
 
 from afterword.api.app import create_app
 from afterword.config.load import load_config
-from afterword.loading.registry import load_registry
+from afterword.loading.load_registry import load_registry
 
 pytestmark = [pytest.mark.cluster, pytest.mark.model]
 

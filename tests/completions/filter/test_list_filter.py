@@ -5,7 +5,7 @@ from tests.completions.filter.watching import listed, sent
 
 from afterword.completions.filter.function_filter import FunctionFilter
 from afterword.completions.filter.list_filter import ListFilter, read_list
-from afterword.completions.filter.load import load_filter
+from afterword.completions.filter.load_filter import load_filter
 from afterword.config.values import FunctionName
 from afterword.errors import ConfigurationError
 

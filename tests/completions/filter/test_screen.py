@@ -13,11 +13,11 @@ from tests.completions.scripted import completion as scripted_completion
 from tests.fakes import generation_request
 
 from afterword.completions.assemble import Assembler, Choice, Delta, join
-from afterword.completions.body import parse_body
+from afterword.completions.completion import Completion
 from afterword.completions.counting import Usage
 from afterword.completions.filter.screen import Hit, Screened
 from afterword.completions.filter.verdict import ContentFilter
-from afterword.completions.request import Completion
+from afterword.completions.parse import parse_body
 from afterword.completions.resolve import resolve
 from afterword.completions.run import run
 from afterword.config.tree import ServerConfig
@@ -25,7 +25,7 @@ from afterword.engine.base import Engine
 from afterword.engine.candidate import Candidate
 from afterword.engine.echo import EchoEngine
 from afterword.engine.events import Chunk, Event, Finished, PromptDone, SampledToken
-from afterword.models import ServedModel
+from afterword.registry import ServedModel
 from afterword.tokens import ByteTokenizer
 
 NOTHING = listed()

@@ -14,7 +14,7 @@ from tests.models.gguf_tensors import read_gguf, write_gguf
 from tests.models.tiny import N_EMBD, Tiny, write_tiny
 
 from afterword.engine.llama.llama_engine import LlamaEngine
-from afterword.engine.llama.loading import load_engine
+from afterword.engine.llama.llama_loading import load_engine
 from afterword.errors import EngineFailed
 
 BROKEN = ord("z")

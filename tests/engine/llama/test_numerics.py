@@ -16,7 +16,7 @@ from tests.models.tiny import Tiny
 
 from afterword.engine.events import PromptScores
 from afterword.engine.llama.llama_engine import LlamaEngine
-from afterword.engine.llama.loading import load_engine
+from afterword.engine.llama.llama_loading import load_engine
 
 N_SCORED = 300
 ROUNDING = 2e-6

@@ -24,8 +24,8 @@ from tests.models.requantised import FILE_TYPES, requantise
 from afterword.api.app import create_app
 from afterword.config.tree import ServerConfig
 from afterword.engine.llama.llama_engine import LlamaEngine
-from afterword.engine.llama.loading import load_engine
-from afterword.models import Registry, ServedModel
+from afterword.engine.llama.llama_loading import load_engine
+from afterword.registry import Registry, ServedModel
 
 pytestmark = pytest.mark.models
 

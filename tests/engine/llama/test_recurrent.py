@@ -11,7 +11,7 @@ from tests.models.engines import settings
 from tests.models.recurrent import write_recurrent
 
 from afterword.engine.llama.llama_engine import LlamaEngine
-from afterword.engine.llama.loading import load_engine
+from afterword.engine.llama.llama_loading import load_engine
 
 LENGTHS = (100, 120, 57, 1, 300, 290)
 

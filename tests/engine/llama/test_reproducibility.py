@@ -20,10 +20,10 @@ from afterword.api.app import create_app
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine
 from afterword.engine.llama.llama_engine import LlamaEngine
-from afterword.engine.llama.loading import load_engine
+from afterword.engine.llama.llama_loading import load_engine
 from afterword.engine.request import GenerationRequest
 from afterword.fields.sampling import Sampling
-from afterword.models import Registry, ServedModel
+from afterword.registry import Registry, ServedModel
 
 LENGTHS = (1, 2, 3, 9, 17, 40, 63, 64, 65, 90, 127, 128, 150, 192, 230, 255, 256, 257, 350, 400)
 """Tokens of the prompts: the shortest, and around the 256 cells by which llama.cpp's attention grows."""

@@ -8,8 +8,8 @@ from functools import cache
 import pytest
 from tests.models.downloads import vocabularies
 
+from afterword.completions.completion import Prompt
 from afterword.completions.prompts import PromptRules, read_prompt
-from afterword.completions.request import Prompt
 from afterword.engine.llama.binding import LlamaModel
 from afterword.engine.llama.vocabulary import Vocabulary
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import regex
 from typing_extensions import override
 
-from afterword.completions.filter.dialect import lookahead, relax, translate
 from afterword.completions.filter.effort import IN_THREAD, PATTERN_SECONDS, Effort, within
 from afterword.completions.filter.matcher import Matcher, MatchState
+from afterword.completions.filter.pattern_dialect import lookahead, relax, translate
 from afterword.completions.filter.verdict import Flag
 
 REACH = 1000

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from afterword.completions.completion import Completion
 from afterword.completions.filter.verdict import ContentFilter, Context, Flag, Hold, Verdict, Watch
-from afterword.completions.request import Completion
 from afterword.completions.run import CompletionEvents
 from afterword.engine.events import Chunk, Counted, Event, Finished, PromptDone, SampledToken
 from afterword.errors import FilterFailed

@@ -9,7 +9,7 @@ from typing import Any
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
 from afterword.engine.vllm.facts import TokenizerFacts
-from afterword.engine.vllm.vocabulary import HfVocabulary
+from afterword.engine.vllm.hf_vocabulary import HfVocabulary
 from afterword.errors import ConfigurationError
 
 

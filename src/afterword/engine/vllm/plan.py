@@ -1,6 +1,6 @@
 """From a `GenerationRequest` to vLLM's parameters for each candidate, within vLLM's ranges.
 
-Owns the translation of every field. Does not know vLLM's classes: only `binding.py` does.
+Owns the translation of every field. Does not know vLLM's classes: only `vllm_binding.py` does.
 """
 
 import hashlib

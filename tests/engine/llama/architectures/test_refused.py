@@ -10,7 +10,7 @@ from tests.models.architectures import REFUSED, Refused
 from tests.models.engines import settings
 from tests.models.shaped import write_model
 
-from afterword.engine.llama.loading import load_engine
+from afterword.engine.llama.llama_loading import load_engine
 from afterword.errors import ConfigurationError
 
 PROGRAM = "from afterword.cli.main import app; app()"

@@ -29,7 +29,7 @@ from tests.models.shaped import write_model
 
 from afterword.engine.llama.binding import LlamaModel
 from afterword.engine.llama.llama_engine import LlamaEngine
-from afterword.engine.llama.loading import load_engine
+from afterword.engine.llama.llama_loading import load_engine
 from afterword.fields.sampling import Sampling
 
 SURE = 0.02

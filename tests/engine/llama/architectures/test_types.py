@@ -22,7 +22,7 @@ from tests.models.engines import settings
 from tests.models.requantised import FILE_TYPES, requantise
 from tests.models.shaped import write_model
 
-from afterword.engine.llama.loading import load_engine
+from afterword.engine.llama.llama_loading import load_engine
 
 WIDE = {**EXPERTS, "embedding_length": 256, "expert_feed_forward_length": 256}
 """K types have 256 numbers in a block."""

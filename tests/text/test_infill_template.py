@@ -1,6 +1,6 @@
 import pytest
 
-from afterword.text.infill import InfillTemplate, parse_template
+from afterword.text.infill_template import InfillTemplate, parse_template
 
 
 @pytest.mark.parametrize(

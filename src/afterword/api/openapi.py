@@ -1,6 +1,6 @@
 """The OpenAPI description of bodies, which FastAPI cannot derive: handlers read and write them as bytes.
 
-What each route takes and returns; the JSON schemas are in `shapes.py`.
+What each route takes and returns; the JSON schemas are in `json_schemas.py`.
 """
 
 from typing import Any
@@ -9,8 +9,8 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.responses import PlainTextResponse
 
-from afterword.api.shapes import SCHEMAS, STRING, ref
-from afterword.completions.body import body_schema
+from afterword.api.json_schemas import SCHEMAS, STRING, ref
+from afterword.completions.parse import body_schema
 
 
 def _answer(meaning: str, name: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from afterword.errors import ConfigurationError
 from afterword.fields.sampling import Sampling
 
 if TYPE_CHECKING:
-    from afterword.engine.vllm.binding import VllmCore
+    from afterword.engine.vllm.vllm_binding import VllmCore
 
 
 class LoadedCore(Core, Protocol):
@@ -94,7 +94,7 @@ def start_core(settings: VllmSettings) -> "VllmCore":
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
-        from afterword.engine.vllm.binding import VllmCore, known_options
+        from afterword.engine.vllm.vllm_binding import VllmCore, known_options
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"The model {settings.model} needs the Python package {error.name}, which is not installed: "
@@ -113,7 +113,7 @@ def start_core(settings: VllmSettings) -> "VllmCore":
 def engine_over(core: LoadedCore, settings: VllmSettings, cache_dir: Path) -> VllmEngine:
     """An engine over a running vLLM."""
     # Not above: the library behind it comes with vLLM.
-    from afterword.engine.vllm.vocabulary import HfVocabulary
+    from afterword.engine.vllm.hf_vocabulary import HfVocabulary
 
     facts = core.facts
     return VllmEngine(

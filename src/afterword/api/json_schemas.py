@@ -1,6 +1,6 @@
 """The JSON of requests and answers as JSON Schema, written out in wire order. Knows no route.
 
-Only the schema of a completion request is elsewhere: it is made from what validates it, in `completions/body.py`.
+Only the schema of a completion request is elsewhere: it is made from what validates it, in `completions/parse.py`.
 """
 
 from typing import Any

@@ -10,10 +10,10 @@ from afterword.config.values import Share
 from afterword.engine.echo import EchoEngine
 from afterword.errors import ConfigurationError, ModelNotFound
 from afterword.loading.embedded import memory_budget, model_file
-from afterword.loading.registry import load_registry
+from afterword.loading.load_registry import load_registry
 from afterword.machine import free_memory
-from afterword.models import Registry, ServedModel
-from afterword.text.infill import parse_template
+from afterword.registry import Registry, ServedModel
+from afterword.text.infill_template import parse_template
 
 TWO = "[[models]]\npath = 'echo'\nname = 'a'\naliases = ['old']\n[[models]]\npath = 'echo'\nname = 'b'\n"
 

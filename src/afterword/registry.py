@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from afterword.config.vendor import LOCAL
 from afterword.engine.base import Engine
 from afterword.errors import ModelNotFound
-from afterword.text.infill import InfillTemplate
+from afterword.text.infill_template import InfillTemplate
 
 
 @dataclass(frozen=True, slots=True)

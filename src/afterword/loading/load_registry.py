@@ -8,7 +8,7 @@ from afterword.config.vendor import LOCAL
 from afterword.loading.embedded import load_echo, load_llama, memory_budget
 from afterword.loading.upstream import Vendor, load_upstream, open_vendors
 from afterword.loading.vllm import load_vllm
-from afterword.models import Registry, ServedModel
+from afterword.registry import Registry, ServedModel
 
 
 def load_registry(config: Config) -> Registry:

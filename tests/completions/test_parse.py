@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from afterword.completions.body import body_schema, parse_body
+from afterword.completions.parse import body_schema, parse_body
 from afterword.errors import InvalidRequest
 from afterword.fields.table import FIELDS, values_of
 

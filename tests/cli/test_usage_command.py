@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Afterword
 
-from afterword.gateway.base import UsageRow
 from afterword.gateway.database import open_database
+from afterword.gateway.interfaces import UsageRow
 from afterword.gateway.ledger import StoredLedger
 
 NOW = datetime.now(UTC)

@@ -13,9 +13,9 @@ from tests.models.shaped import write_model
 from tests.models.tiny import FILE_TYPES, Tiny, write_tiny
 
 from afterword.config.tree import DEFAULT_CONTEXT
-from afterword.engine.llama import loading
+from afterword.engine.llama import llama_loading
 from afterword.engine.llama.binding import LlamaContext, LlamaModel
-from afterword.engine.llama.loading import LlamaSettings, load_engine
+from afterword.engine.llama.llama_loading import LlamaSettings, load_engine
 from afterword.errors import ConfigurationError
 
 
@@ -143,7 +143,7 @@ def test_failure_frees_the_context_before_the_model(
 
     monkeypatch.setattr(LlamaContext, "close", closing_context)
     monkeypatch.setattr(LlamaModel, "close", closing_model)
-    monkeypatch.setattr(loading, fails, fail)
+    monkeypatch.setattr(llama_loading, fails, fail)
     with pytest.raises(RuntimeError, match="no more memory"):
         load_engine(settings(whole, tmp_path))
     assert freed == ["context", "model"]

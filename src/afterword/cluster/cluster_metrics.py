@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from afterword.logs import RequestRecord
 from afterword.metrics import Metrics, RequestMetrics
-from afterword.models import ServedModel
+from afterword.registry import ServedModel
 
 LABEL = "replica"
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from afterword.cli.cluster import CLUSTER_OPTION
+from afterword.cli.cluster_command import CLUSTER_OPTION
 from afterword.cli.configuration import configuration
 from afterword.cli.options import setting_options, with_options
 from afterword.config.tree import SETTINGS

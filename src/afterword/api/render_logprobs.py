@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from afterword.api.wire import finite
 from afterword.completions.assemble import Echo
-from afterword.completions.request import Completion
+from afterword.completions.completion import Completion
 from afterword.engine.events import SampledToken
 from afterword.tokens import Tokenizer
 

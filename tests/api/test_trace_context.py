@@ -7,7 +7,7 @@ from tests.cluster.in_process import LocalReplicas, cluster_engine
 from tests.engine.upstream.fakes import fake_upstream, says, text_event
 from tests.engine.upstream.opening import upstream_engine, vendor
 
-from afterword.api.trace import trace_of
+from afterword.api.trace_context import trace_of
 from afterword.engine.trace import Trace
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -1,6 +1,6 @@
 import pytest
 
-from afterword.completions.filter.dialect import LOOKAHEAD, lookahead, relax, translate
+from afterword.completions.filter.pattern_dialect import LOOKAHEAD, lookahead, relax, translate
 
 BOUNDARY = r"(?:(?<=\w)(?!\w)|(?<!\w)(?=\w))"
 

@@ -4,7 +4,7 @@ import math
 
 from tests.api.builders import echo_hi, token
 
-from afterword.api.logprobs import IdSpelling, LogprobFormat
+from afterword.api.render_logprobs import IdSpelling, LogprobFormat
 from afterword.engine.events import SampledToken
 from afterword.tokens import ByteTokenizer
 

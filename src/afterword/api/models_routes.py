@@ -11,13 +11,13 @@ from starlette.responses import Response
 
 from afterword.api.auth import find_model, permitted_models
 from afterword.api.dialect import OPENAI
-from afterword.api.schema import MODEL_DOCS, MODELS_DOCS
+from afterword.api.openapi import MODEL_DOCS, MODELS_DOCS
 from afterword.api.serving import serving
 from afterword.api.wire import json_response
 from afterword.completions.resolve import most_logprobs
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import UNKNOWN_CONTEXT
-from afterword.models import ServedModel
+from afterword.registry import ServedModel
 
 router = APIRouter(tags=["models"])
 

@@ -2,11 +2,11 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from afterword.cluster.metrics import ClusterMetrics, merged
+from afterword.cluster.cluster_metrics import ClusterMetrics, merged
 from afterword.engine.echo import EchoEngine
 from afterword.logs import RequestRecord
 from afterword.metrics import Metrics
-from afterword.models import ServedModel
+from afterword.registry import ServedModel
 
 RECORD = RequestRecord("id", "POST", "/v1/completions", "/v1/completions", 200, 200, 0.5, False)
 

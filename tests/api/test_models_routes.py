@@ -8,8 +8,8 @@ from tests.api.served import CREATED, app_of, assert_error, client_of
 from afterword.api.app import create_app
 from afterword.config.tree import ServerConfig
 from afterword.engine.echo import EchoEngine
-from afterword.models import Registry, ServedModel
-from afterword.text.infill import parse_template
+from afterword.registry import Registry, ServedModel
+from afterword.text.infill_template import parse_template
 
 
 async def test_models_are_listed_in_their_order_with_the_documented_fields_first() -> None:
