@@ -47,6 +47,7 @@ COMMANDS = (
     "accounts list",
     "usage",
     "usage prune",
+    "doctor",
 )
 """Those whose help makes docs/cli.md."""
 

@@ -99,7 +99,7 @@ except SystemExit:
 """
 
 
-@pytest.mark.parametrize("command", ["", "serve", "complete", "score"])
+@pytest.mark.parametrize("command", ["", "serve", "complete", "score", "doctor"])
 def test_cli_06_help_does_not_wait_for_what_it_does_not_need(tmp_path: Path, command: str) -> None:
     arguments = [command] if command else []
     done = subprocess.run(
@@ -131,4 +131,4 @@ def test_cli_06_a_server_logs_what_it_loads(tmp_path: Path) -> None:
     ran = terminal.run("serve", "--model", "no.gguf", "--port", "0", "--log-format", "json", folder=tmp_path)
     line, refusal = ran.stderr.decode().splitlines()
     assert (json.loads(line)["event"], json.loads(line)["models"]) == ("loading", ["no"])
-    assert refusal.startswith("Error: The file ")
+    assert refusal.startswith("Error: The model file ")

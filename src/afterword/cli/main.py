@@ -109,6 +109,12 @@ def _usage() -> typer.Typer:
     return _command_with(show, {"prune": prune})
 
 
+def _doctor() -> typer.Typer:
+    from afterword.cli.doctor.doctor_command import doctor
+
+    return _alone(doctor)
+
+
 def _cluster() -> typer.Typer:
     from afterword.cli.cluster_command import remove
 
@@ -123,6 +129,7 @@ COMMANDS: dict[str, tuple[str, Callable[[], typer.Typer]]] = {
     "accounts": ("Accounts: who is charged for what a key uses.", _accounts),
     "models": ("List the models that the configuration names: the first is the default.", _models),
     "usage": ("What was used: the requests and tokens of the ledger, added up.", _usage),
+    "doctor": ("Say what machine, build, models and services look like, and what is wrong.", _doctor),
     "cluster": ("The server on a Ray cluster.", _cluster),
 }
 """The first sentence of each command's help, and the command itself, which is imported when it is called: together

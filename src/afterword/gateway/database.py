@@ -112,7 +112,9 @@ def open_database(where: Path | str) -> Database:
     Raises `ConfigurationError`.
     """
     url = _url(where)
-    engine = _sqlite(url) if url.get_backend_name() == "sqlite" else _postgresql(url)
+    if url.get_backend_name() == "sqlite":
+        _make_file(Path(str(url.database)))
+    engine = _engine(url)
     database = Database(engine)
     try:
         if database.dialect == "sqlite":
@@ -126,6 +128,21 @@ def open_database(where: Path | str) -> Database:
         database.close()
         raise
     return database
+
+
+def existing_database(where: Path | str) -> Database | None:
+    """The database as it is, which may lack tables; None if it is a file that is not there. Makes and changes nothing.
+
+    Raises `ConfigurationError` for a URL that cannot be one.
+    """
+    url = _url(where)
+    if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
+        return None
+    return Database(_engine(url))
+
+
+def _engine(url: URL) -> Engine:
+    return _sqlite(url) if url.get_backend_name() == "sqlite" else _postgresql(url)
 
 
 def _url(where: Path | str) -> URL:
@@ -160,8 +177,7 @@ def _postgresql(url: URL) -> Engine:
     return create_engine(url, pool_pre_ping=True, connect_args=given)
 
 
-def _sqlite(url: URL) -> Engine:
-    file = Path(str(url.database))
+def _make_file(file: Path) -> None:
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # SQLite gives its side files the permissions of the main one, so none of them is readable for others.
@@ -172,6 +188,9 @@ def _sqlite(url: URL) -> Engine:
             f"The database {file} cannot be made: {error.strerror}. Name another file with --database or "
             "AFTERWORD_DATABASE, or say none to keep neither keys nor a ledger."
         ) from error
+
+
+def _sqlite(url: URL) -> Engine:
     engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS})
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)

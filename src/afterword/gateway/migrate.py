@@ -28,18 +28,21 @@ def upgrade(connection: Connection) -> None:
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
-    config = _config(connection)
-    script = ScriptDirectory.from_config(config)
+    if not is_current(connection):
+        command.upgrade(_config(connection), "head")
+
+
+def is_current(connection: Connection) -> bool:
+    """Whether no step is missing. Raises `ConfigurationError` like `upgrade`; changes nothing."""
+    script = ScriptDirectory.from_config(_config(connection))
     current = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
     newest = script.get_current_head()
-    if current == newest:
-        return
     if current is not None and current not in {step.revision for step in script.walk_revisions()}:
         raise ConfigurationError(
             f"The database was made by a newer version of this program: its tables are at step {current}, and this "
             f"version knows the steps up to {newest}. Install that version, or name another database."
         )
-    command.upgrade(config, "head")
+    return current == newest
 
 
 def _config(connection: Connection) -> Config:

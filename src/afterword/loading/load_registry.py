@@ -12,13 +12,15 @@ from afterword.registry import Registry, ServedModel
 
 
 def load_registry(config: Config) -> Registry:
-    """Load every configured model, which takes seconds to minutes. Raises `ConfigurationError`.
-
-    The memory budget is divided evenly among the models that need any.
-    """
-    embedded = [model for model in config.models if model.engine == "llama" and runs_here(model)]
-    budget = memory_budget(config.engine.memory) // max(1, len(embedded))
+    """Load every configured model, which takes seconds to minutes. Raises `ConfigurationError`."""
+    budget = budget_of_each(config)
     return registry_of(config, lambda model: _load_here(model, config.engine, budget))
+
+
+def budget_of_each(config: Config) -> int:
+    """Bytes for each model that llama.cpp runs here: they share the budget evenly."""
+    embedded = [model for model in config.models if model.engine == "llama" and runs_here(model)]
+    return memory_budget(config.engine.memory) // max(1, len(embedded))
 
 
 def registry_of(config: Config, load_here: Callable[[ModelConfig], ServedModel]) -> Registry:

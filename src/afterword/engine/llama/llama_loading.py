@@ -22,7 +22,7 @@ from afterword.engine.llama.binding import (
 from afterword.engine.llama.kernels import LLAMA_CPP, use_kernels
 from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.llama_engine import LlamaEngine, Loaded
-from afterword.engine.llama.memory import MemoryNeed, MemoryPlan, cells, plan_memory
+from afterword.engine.llama.memory import MemoryNeed, MemoryPlan, cells, compute_bytes, plan_memory
 from afterword.engine.llama.openmp import release_workers
 from afterword.engine.llama.probe import LogitCheck, check_logits, keeps_its_numbers
 from afterword.engine.llama.runner import LlamaRunner
@@ -35,8 +35,6 @@ log = structlog.get_logger("afterword.engine")
 
 MAX_LOGPROBS = 1000
 """Likeliest tokens an answer can list for each token."""
-
-FLOAT_BYTES = 4
 
 NEVER_FUSED = frozenset({"plm"})
 """Architectures at which llama.cpp aborts if attention is one operation."""
@@ -207,13 +205,12 @@ def _arithmetic_of(model: LlamaModel, kernels: str) -> Arithmetic:
 
 def _plan_memory(model: LlamaModel, settings: LlamaSettings, arithmetic: Arithmetic) -> MemoryPlan:
     context = min(DEFAULT_CONTEXT, model.n_ctx_train) if settings.context is None else settings.context
-    # Logits and the masks, or the scores of every head where they are kept, each with a copy while they are computed.
-    row = 2 * (model.n_vocab + cells(context) * (1 if arithmetic.fused_attention else model.n_head))
+    seen = cells(context) * (1 if arithmetic.fused_attention else model.n_head)
     spare = arithmetic.n_spare_slots * cells(context) * model.kv_bytes_per_token
     need = MemoryNeed(
         weights=model.size,
         kv_per_token=model.kv_bytes_per_token,
-        compute=FLOAT_BYTES * MICRO_BATCH * row + spare,
+        compute=compute_bytes(MICRO_BATCH, model.n_vocab, seen) + spare,
         n_ctx_train=model.n_ctx_train,
     )
     return plan_memory(need, context=settings.context, parallel=settings.parallel, budget=settings.memory_bytes)

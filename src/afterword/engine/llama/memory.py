@@ -10,6 +10,8 @@ SMALLEST_CONTEXT = 256
 
 MIB = 1024 * 1024
 
+FLOAT_BYTES = 4
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryNeed:
@@ -59,3 +61,10 @@ def plan_memory(need: MemoryNeed, *, context: int | None, parallel: int, budget:
 def cells(context: int) -> int:
     """KV cells of a slot for that many tokens: whole blocks, with one cell more for a padding row."""
     return -(-(context + 1) // SMALLEST_CONTEXT) * SMALLEST_CONTEXT
+
+
+def compute_bytes(n_rows: int, n_vocab: int, n_seen: int) -> int:
+    """Bytes of a forward pass of `n_rows`: logits, and `n_seen` entries of a row's mask, or scores where they are kept;
+    each with a copy while they are computed.
+    """
+    return FLOAT_BYTES * n_rows * 2 * (n_vocab + n_seen)
