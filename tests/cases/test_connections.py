@@ -95,6 +95,24 @@ def test_http_21_curl_with_http2_gets_an_answer(url: str, stream: bool) -> None:
     assert done.stdout.endswith("data: [DONE]\n\n") is stream
 
 
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+
+@pytest.mark.parametrize("pieces", [[PREFACE], [PREFACE[:3], PREFACE[3:20], PREFACE[20:] + b"\0\0\0\4\0\0\0\0\0"]])
+def test_http_21_who_begins_with_http2_is_told_in_its_frames_that_this_is_http1(url: str, pieces: list[bytes]) -> None:
+    with connected(url) as connection:
+        for piece in pieces:
+            connection.send(piece)
+        told = connection.rest()
+    settings, end = told[:9], told[9:]
+    assert settings == bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+    length, kind, flags, stream = end[:3], end[3], end[4], end[5:9]
+    assert (int.from_bytes(length, "big"), kind, flags, stream) == (len(end) - 9, 7, 0, bytes(4))
+    last_stream, code, text = end[9:13], end[13:17], end[17:]
+    assert (int.from_bytes(last_stream, "big"), int.from_bytes(code, "big")) == (0, 0xD)
+    assert text == b"This server speaks HTTP/1.1, not HTTP/2."
+
+
 OLD = POST.replace(b"HTTP/1.1", b"HTTP/1.0")
 STREAM = b'{"prompt":"ab","max_tokens":4,"temperature":0,"stream":true}'
 

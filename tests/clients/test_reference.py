@@ -28,6 +28,15 @@ NEEDS_NODE = [
     ),
 ]
 
+RUBY_SDK = os.environ.get("AFTERWORD_TEST_OPENAI_RUBY")
+"""A checkout of openai-ruby; Debian's `ruby-connection-pool` is what else it needs."""
+RUBY = ("ruby", "-I", f"{RUBY_SDK}/lib")
+NEEDS_RUBY = [
+    pytest.mark.clients,
+    pytest.mark.skipif(shutil.which("ruby") is None, reason="ruby is not installed"),
+    pytest.mark.skipif(RUBY_SDK is None, reason="AFTERWORD_TEST_OPENAI_RUBY names no checkout of openai-ruby"),
+]
+
 
 def run(server: str, *command: str | Path) -> str:
     """What a program prints that finds the server as the SDKs do: through the environment."""
@@ -51,6 +60,7 @@ def expected(server: str) -> dict[str, Any]:
         pytest.param(("sh", PROGRAMS / "completion.sh"), id="curl"),
         pytest.param((sys.executable, PROGRAMS / "completion.py"), id="python"),
         pytest.param(("node", NODE / "reference.mjs"), id="node", marks=NEEDS_NODE),
+        pytest.param((*RUBY, PROGRAMS / "completion.rb"), id="ruby", marks=NEEDS_RUBY),
     ],
 )
 def test_an_example_gets_the_default_model_s_answer(
@@ -67,6 +77,7 @@ def test_an_example_gets_the_default_model_s_answer(
     [
         pytest.param((sys.executable, PROGRAMS / "stream.py"), id="python"),
         pytest.param(("node", NODE / "reference-stream.mjs"), id="node", marks=NEEDS_NODE),
+        pytest.param((*RUBY, PROGRAMS / "stream.rb"), id="ruby", marks=NEEDS_RUBY),
     ],
 )
 def test_an_example_of_a_stream_prints_the_same_text(

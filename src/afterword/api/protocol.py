@@ -23,6 +23,18 @@ LINGER_SECONDS = 2.0
 """How long a refused client may go on sending. Closing with unread data resets the connection, and the client would
 lose the answer."""
 
+MUST_BE_HTTP_1 = b"This server speaks HTTP/1.1, not HTTP/2."
+NO_HTTP_2 = b"".join(
+    (
+        # A frame is the length of its content, a type, flags, a stream: RFC 9113, 4.1. Settings come first, with none.
+        b"\0\0\0\4\0\0\0\0\0",
+        # GOAWAY: no stream was processed, error HTTP_1_1_REQUIRED, and a text for people.
+        b"\0\0%c\7\0\0\0\0\0" % (8 + len(MUST_BE_HTTP_1)),
+        b"\0\0\0\0\0\0\0\x0d" + MUST_BE_HTTP_1,
+    )
+)
+"""What a client is told, in its own frames, that begins with HTTP/2 without having asked."""
+
 OF_OFFERS = (b"upgrade", b"http2-settings")
 """Headers that offer another protocol, under the names that `Connection` lists."""
 
@@ -150,7 +162,10 @@ class HttpProtocol(HttpToolsProtocol):
                 data = self._head_without_offer() + data[found.args[0] :]
                 self.parser = _new_parser(self)
             except HttpParserError:
-                self.send_400_response("Invalid HTTP request received.")
+                if self.parser.get_method() == b"PRI":
+                    self._end_with(NO_HTTP_2, LINGER_SECONDS)
+                else:
+                    self.send_400_response("Invalid HTTP request received.")
                 return
 
     def _head_without_offer(self) -> bytes:
@@ -184,12 +199,15 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _refuse(self, status: int, message: str, kind: str = INVALID, linger: float = LINGER_SECONDS) -> None:
         """Answer without a request, and close after `linger` seconds: what follows cannot be parsed."""
-        self._refused = True
-        self._head.stop()
         content = Failure(status, message, kind).body()
         head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
         length = f"content-length: {len(content)}\r\nconnection: close\r\n\r\n"
-        self.transport.write((head + length).encode("ascii") + content)
+        self._end_with((head + length).encode("ascii") + content, linger)
+
+    def _end_with(self, answer: bytes, linger: float) -> None:
+        self._refused = True
+        self._head.stop()
+        self.transport.write(answer)
         self.transport.write_eof()
         self.loop.call_later(linger, self.transport.close)
 
