@@ -6,8 +6,9 @@ Lines go to stderr. Prompts and completions are never logged.
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import StringIO, TextIOBase
 from typing import Literal, TextIO, cast
 
@@ -43,6 +44,10 @@ class RequestRecord:
     key_id: str | None = None
     account_id: str | None = None
     """Of the key that was sent; None: there was none, or it has no id."""
+    failure: str | None = None
+    """Why it was refused or failed, one of a few words; None: it was not."""
+    allowances: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Of the key: limit and what is left of it, by what is limited (`requests`, `tokens`)."""
     completion: "CompletionRecord | None" = None
     """None unless the request was a valid completion request."""
 

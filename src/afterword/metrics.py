@@ -3,22 +3,28 @@
 Knows no HTTP framework. Each application has its own `Metrics`, so two in one process do not mix.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from afterword.engine.base import EngineStats
+from afterword.engine.base import ROW_BOUNDS, EngineStats
 from afterword.logs import RequestRecord
 from afterword.registry import ServedModel
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 STATES = ("loading", "ready", "unreachable", "failed", "closed")
+
+TOO_MANY = 429
+"""The status of a request over a limit of its key."""
 
 BREAKER_STATES = ("closed", "open", "half_open")
 
@@ -31,6 +37,7 @@ _GAUGES = {
 }
 _COUNTERS = {
     "steps": "Forward passes.",
+    "rows": "Rows (tokens) of all forward passes.",
     "prompt_tokens": "Prompt tokens of finished prefills, computed or cached.",
     "prefill_tokens": "Prompt tokens computed.",
     "cached_tokens": "Prompt tokens found in the cache.",
@@ -45,6 +52,10 @@ _UPSTREAM_COUNTERS = {
 }
 _LATENCY_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _TTFT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_GAP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+
+MAX_KEYS = 100
+"""Keys with limits that have figures of their own: those whose requests ended last."""
 
 
 class RequestMetrics(Protocol):
@@ -56,6 +67,10 @@ class RequestMetrics(Protocol):
 
     def flagged(self, model: str) -> None:
         """Count a candidate that the content filter ended."""
+        ...
+
+    def between_tokens(self, model: str, seconds: float) -> None:
+        """Count the time between two tokens of a candidate, as the server reads them from the engine."""
         ...
 
     def watch(self, name: str, meaning: str, read: Callable[[], int]) -> None:
@@ -94,6 +109,21 @@ class Metrics(RequestMetrics):
             registry=self._collected,
             buckets=_TTFT_BUCKETS,
         )
+        self._gaps = Histogram(
+            "afterword_inter_token_seconds",
+            "Time between two tokens of a candidate, in seconds.",
+            ("model",),
+            registry=self._collected,
+            buckets=_GAP_BUCKETS,
+        )
+        self._failures = Counter(
+            "afterword_failures",
+            "Requests that were refused or failed, by why.",
+            ("reason",),
+            registry=self._collected,
+        )
+        self._keys = KeyCollector()
+        self._collected.register(self._keys)
         self._left = Counter(
             "afterword_clients_left",
             "Requests whose client went away before the answer was complete.",
@@ -116,7 +146,14 @@ class Metrics(RequestMetrics):
         self._flagged.labels(model).inc()
 
     @override
+    def between_tokens(self, model: str, seconds: float) -> None:
+        self._gaps.labels(model).observe(seconds)
+
+    @override
     def observe(self, record: RequestRecord) -> None:
+        if record.failure is not None:
+            self._failures.labels(record.failure).inc()
+        self._keys.observe(record)
         self._requests.labels(record.route, str(record.outcome)).inc()
         self._latency.labels(record.route).observe(record.latency)
         if record.left:
@@ -143,6 +180,53 @@ class WatchedCounter(Collector):
         yield CounterMetricFamily(self._name, self._meaning, value=self._read())
 
 
+@dataclass(slots=True)
+class _Key:
+    """What is shown of a key with limits."""
+
+    allowances: Mapping[str, tuple[int, int]]
+    n_requests: int = 0
+    n_refused: int = 0
+
+
+class KeyCollector(Collector):
+    """Keys with limits, `MAX_KEYS` at most: where they stood when their latest request began to be answered.
+
+    On the event loop, like all that counts requests.
+    """
+
+    def __init__(self) -> None:
+        self._keys: OrderedDict[str, _Key] = OrderedDict()
+
+    def observe(self, record: RequestRecord) -> None:
+        """Note a request that has ended. A key that comes back after it was dropped counts from zero."""
+        if record.key_id is None or not record.allowances:
+            return
+        key = self._keys.setdefault(record.key_id, _Key(record.allowances))
+        key.allowances = record.allowances
+        key.n_requests += 1
+        key.n_refused += record.status == TOO_MANY
+        self._keys.move_to_end(record.key_id)
+        if len(self._keys) > MAX_KEYS:
+            self._keys.popitem(last=False)
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        """Four families, empty if no key has limits."""
+        requests = CounterMetricFamily("afterword_key_requests", "Requests of keys with limits.", labels=("key",))
+        refused = CounterMetricFamily("afterword_key_refused", "Those of them over a limit.", labels=("key",))
+        labels = ("key", "kind")
+        limit = GaugeMetricFamily("afterword_key_limit", "A key's limit a minute.", labels=labels)
+        left = GaugeMetricFamily("afterword_key_remaining", "What was left of it at the latest request.", labels=labels)
+        for name, key in self._keys.items():
+            requests.add_metric((name,), key.n_requests)
+            refused.add_metric((name,), key.n_refused)
+            for kind, (most, remaining) in key.allowances.items():
+                limit.add_metric((name, kind), most)
+                left.add_metric((name, kind), remaining)
+        yield from (requests, refused, limit, left)
+
+
 class EngineCollector(Collector):
     """Turns the engines' statistics into samples at each scrape; does not wait for an engine's thread."""
 
@@ -164,6 +248,7 @@ class EngineCollector(Collector):
             for model, stats in snapshots:
                 counter.add_metric((model,), getattr(stats, name))
             yield counter
+        yield _step_rows(snapshots)
         yield from _upstreams(snapshots)
 
 
@@ -172,6 +257,17 @@ def _states(snapshots: list[tuple[str, EngineStats]]) -> Metric:
     for model, stats in snapshots:
         for state in STATES:
             family.add_metric((model, state), float(stats.state == state))
+    return family
+
+
+def _step_rows(snapshots: list[tuple[str, EngineStats]]) -> Metric:
+    """How many rows steps have: the batches. Only engines that say."""
+    family = HistogramMetricFamily("afterword_engine_step_rows", "Rows (tokens) of a forward pass.", labels=("model",))
+    bounds = [str(float(bound)) for bound in ROW_BOUNDS] + ["+Inf"]
+    for model, stats in snapshots:
+        if stats.step_rows:
+            buckets = list(zip(bounds, accumulate(stats.step_rows), strict=True))
+            family.add_metric((model,), buckets, sum_value=stats.rows)
     return family
 
 

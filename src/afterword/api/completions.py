@@ -141,7 +141,9 @@ def _screened(task: CompletionTask, running: CompletionEvents) -> AsyncIterator[
 
 async def _fold(task: CompletionTask, events: AsyncIterator[tuple[int, Event]]) -> AsyncGenerator[Delta, None]:
     async for prompt_index, event in events:
-        task.exchange.note_event(event)
+        gap = task.exchange.note_event(prompt_index, event)
+        if gap is not None:
+            task.serve.metrics.between_tokens(task.completion.model, gap)
         for delta in task.assembler.fold(prompt_index, event):
             if delta.finish_reason is not None:
                 task.exchange.finish_reasons.append(delta.finish_reason)

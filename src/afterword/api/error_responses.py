@@ -3,6 +3,7 @@
 Used before an answer has begun (a JSON response) and after (one event of the stream). Knows no route.
 """
 
+import re
 from dataclasses import dataclass
 
 import orjson
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from afterword.api.disconnect import ClientLeft
 from afterword.api.exchange import exchange_of
 from afterword.errors import (
+    AfterwordError,
     InvalidRequest,
     LimitExceeded,
     ModelNotFound,
@@ -68,10 +70,12 @@ class Failure:
 
 
 def describe(error: Exception, scope: Scope) -> Failure:
-    """The failure that the client gets for `error`; anything not meant for clients becomes a 500 without details.
+    """The failure that the client gets for `error`, which is noted in the request's exchange; anything not meant for
+    clients becomes a 500 without details.
 
     docs/rules.md#causes-stay
     """
+    exchange_of(scope).failure = _name_of(error)
     match error:
         case InvalidRequest():
             return Failure(400, str(error), param=error.param, code=error.code)
@@ -94,6 +98,19 @@ def describe(error: Exception, scope: Scope) -> Failure:
             return _of_routing(error, scope)
         case _:
             return Failure(500, "The server failed while it worked on this request.", type=SERVER)
+
+
+def _name_of(error: Exception) -> str:
+    """A word for what went wrong, of which there are few: metrics have it as a label."""
+    match error:
+        case LimitExceeded():
+            return f"{error.kind}_limit"
+        case HTTPException() | Refused():
+            return f"http_{error.status if isinstance(error, Refused) else error.status_code}"
+        case AfterwordError():
+            return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()
+        case _:
+            return "server_error"
 
 
 def _when(error: LimitExceeded) -> tuple[tuple[str, str], ...]:

@@ -43,6 +43,10 @@ class Exchange:
     left: bool = False
     broke: int | None = None
     """The status of the error that ended a stream which had begun well."""
+    failure: str | None = None
+    """Why it was refused or failed, one of a few words."""
+    limit_state: LimitState = field(default_factory=LimitState)
+    """What the key had left when the answer began."""
     grant: Grant | None = None
     """None until a valid key was found, and where none is needed."""
     reservation: Reservation | None = None
@@ -56,6 +60,8 @@ class Exchange:
     finish_reasons: list[str] = field(default_factory=list)
     first_token: float | None = None
     """`time.perf_counter()` when the first token of any choice came."""
+    latest: dict[tuple[int, int], tuple[float, int]] = field(default_factory=dict)
+    """Of each candidate, by its prompt's number and its own: when its latest chunk came, and its tokens by then."""
 
     def begin(self, completion: Completion, assembler: Assembler, full_name: str) -> None:
         """Note what is being answered, by which model; the counts are read when the request ends."""
@@ -63,10 +69,19 @@ class Exchange:
         self.assembler = assembler
         self.full_name = full_name
 
-    def note_event(self, event: Event) -> None:
-        """Notice the first token."""
-        if self.first_token is None and isinstance(event, Chunk):
-            self.first_token = time.perf_counter()
+    def note_event(self, prompt_index: int, event: Event) -> float | None:
+        """Notice when tokens come. Returns the seconds for each token since the candidate's chunk before, if any."""
+        if not isinstance(event, Chunk):
+            return None
+        now, candidate = time.perf_counter(), (prompt_index, event.index)
+        if self.first_token is None:
+            self.first_token = now
+        before = self.latest.get(candidate)
+        self.latest[candidate] = (now, event.n_tokens)
+        if before is None or event.n_tokens <= before[1]:
+            return None
+        # A slow reader's chunks are merged, so there may be several tokens.
+        return (now - before[0]) / (event.n_tokens - before[1])
 
     def usage(self) -> Usage:
         """Tokens used so far: all that were generated, read or not (docs/rules.md#what-counts)."""
@@ -157,7 +172,8 @@ class ExchangeMiddleware:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 exchange.status = message["status"]
-                _add_headers(message, exchange, await self._limit_state(exchange))
+                exchange.limit_state = await self._limit_state(exchange)
+                _add_headers(message, exchange)
             await send(message)
 
         self._exchanges.opened()
@@ -193,6 +209,8 @@ class ExchangeMiddleware:
             left=exchange.left,
             key_id=None if exchange.grant is None else exchange.grant.key_id,
             account_id=None if exchange.grant is None else exchange.grant.account_id,
+            failure=exchange.failure,
+            allowances=exchange.limit_state.figures(),
             completion=exchange.record(),
         )
         self._metrics.observe(record)
@@ -238,12 +256,12 @@ def route_label(scope: Scope) -> str:
     return getattr(scope.get("route"), "path", "unmatched")
 
 
-def _add_headers(message: Message, exchange: Exchange, limit_state: LimitState) -> None:
+def _add_headers(message: Message, exchange: Exchange) -> None:
     headers = MutableHeaders(raw=message.setdefault("headers", []))
     headers["x-request-id"] = exchange.request_id
     headers["openai-processing-ms"] = str(round((time.perf_counter() - exchange.started) * 1000))
     headers["openai-version"] = "2020-10-01"
-    for name, value in ratelimit_headers(limit_state):
+    for name, value in ratelimit_headers(exchange.limit_state):
         headers[name] = value
     if exchange.completion is not None:
         headers["openai-model"] = exchange.completion.model.encode("ascii", "replace").decode("ascii")

@@ -39,6 +39,10 @@ class ClusterMetrics(RequestMetrics):
         self._requests.flagged(model)
 
     @override
+    def between_tokens(self, model: str, seconds: float) -> None:
+        self._requests.between_tokens(model, seconds)
+
+    @override
     def watch(self, name: str, meaning: str, read: Callable[[], int]) -> None:
         self._requests.watch(name, meaning, read)
 

@@ -39,6 +39,10 @@ UNKNOWN_CONTEXT = 0
 """`Capabilities.context` of a model whose context only the server behind it knows; that server checks it."""
 
 
+ROW_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+"""Steps are counted by their rows, the tokens that they compute: at most so many. Larger ones have a place too."""
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamStats:
     """One server behind an engine."""
@@ -65,6 +69,10 @@ class EngineStats:
     waiting: int = 0
     """Sequences (candidates) that were accepted and have no slot yet."""
     steps: int = 0
+    rows: int = 0
+    """Rows of all steps."""
+    step_rows: tuple[int, ...] = ()
+    """Steps for each of `ROW_BOUNDS` and one more, each step counted once; empty: this engine does not say."""
     prompt_tokens: int = 0
     """Prompt tokens of finished prefills, computed or cached."""
     prefill_tokens: int = 0

@@ -98,7 +98,7 @@ class EchoEngine(Engine):
             events: list[Event] = []
             for sampler in samplers:
                 events += sampler.next_events()
-            self._tracker.counters.steps += 1
+            self._tracker.counters.add_step(len(samplers))
             # An end token does not count: a candidate that sampled one still has `step` tokens.
             self._tracker.counters.completion_tokens += sum(each.candidate.n_tokens > step for each in samplers)
             job.mailbox.post(events)

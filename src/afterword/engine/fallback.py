@@ -72,6 +72,8 @@ class FallbackEngine(Engine):
             running=sum(stats.running for stats in all_stats),
             waiting=sum(stats.waiting for stats in all_stats),
             steps=sum(stats.steps for stats in all_stats),
+            rows=sum(stats.rows for stats in all_stats),
+            step_rows=tuple(map(sum, zip(*(stats.step_rows for stats in all_stats if stats.step_rows), strict=True))),
             prompt_tokens=sum(stats.prompt_tokens for stats in all_stats),
             prefill_tokens=sum(stats.prefill_tokens for stats in all_stats),
             cached_tokens=sum(stats.cached_tokens for stats in all_stats),

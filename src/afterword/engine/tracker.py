@@ -4,6 +4,7 @@ For every engine, whatever computes. Any thread.
 """
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -12,7 +13,7 @@ from weakref import WeakSet
 
 import structlog
 
-from afterword.engine.base import EngineStats
+from afterword.engine.base import ROW_BOUNDS, EngineStats
 from afterword.engine.capacity import Capacity
 from afterword.engine.mailbox import EventOrError, Mailbox, deliver
 from afterword.errors import AfterwordError, EngineFailed
@@ -25,11 +26,22 @@ class Counters:
     """What an engine has done since its start, named and counted as in `EngineStats`. One thread writes."""
 
     steps: int = 0
+    rows: int = 0
+    step_rows: tuple[int, ...] = ()
     prompt_tokens: int = 0
     prefill_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
     cancelled: int = 0
+
+    def add_step(self, n_rows: int) -> None:
+        """A step has begun that computes so many rows."""
+        self.steps += 1
+        self.rows += n_rows
+        before = self.step_rows if self.step_rows else (0,) * (len(ROW_BOUNDS) + 1)
+        place = bisect_left(ROW_BOUNDS, n_rows)
+        # Made anew: another thread reads it.
+        self.step_rows = (*before[:place], before[place] + 1, *before[place + 1 :])
 
     def add_prompt(self, n_tokens: int, n_cached: int) -> None:
         """A prompt is done, of whose tokens `n_cached`, at most all, were not computed."""

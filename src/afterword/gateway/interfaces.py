@@ -45,6 +45,11 @@ class LimitState:
     requests: Allowance | None = None
     tokens: Allowance | None = None
 
+    def figures(self) -> dict[str, tuple[int, int]]:
+        """Limit and what is left of it, by what is limited."""
+        named = {"requests": self.requests, "tokens": self.tokens}
+        return {name: (one.limit, one.remaining) for name, one in named.items() if one is not None}
+
 
 class Reservation(Protocol):
     """What a request that was let in holds of its key's limits until it ends."""

@@ -81,7 +81,7 @@ class Scheduler:
         if not batch.pieces:
             return []
         by_slot = {s.slot_id: s for s in self.running}
-        self._committer.counters.steps += 1
+        self._committer.counters.add_step(sum(piece.n for piece in batch.pieces))
         messages: list[Message] = []
         for computed in self._runner.forward([_span(by_slot[piece.slot], piece.n) for piece in batch.pieces]):
             sequence = computed.span.sequence
