@@ -8,10 +8,16 @@ import httpx
 from typing_extensions import override
 
 from afterword.cli.backend import Backend, Ending
+from afterword.engine.upstream.reply import Counts, MalformedReply, Reply, ReplyError, parse_event
 from afterword.errors import AfterwordError
 
 CONNECT_SECONDS = 10.0
 """A server that is there accepts within this time; how long it then thinks is its own business."""
+
+NO_COMPLETION = "The server answered with something that is no completion: is the URL that of a Completions API?"
+
+PRINTED = frozenset({"index", "text", "finish_reason"})
+"""What is shown of each choice."""
 
 
 class RemoteError(AfterwordError):
@@ -54,7 +60,10 @@ class RemoteBackend(Backend):
             raise _unreachable(self._url, error) from error
         if response.status_code != httpx.codes.OK:
             raise _refused(response.status_code, response.content)
-        body: dict[str, Any] = response.json()
+        reply = _understood(response.content)
+        body: dict[str, Any] = json.loads(response.content)
+        if not reply.choices or not all(choice.keys() >= PRINTED for choice in body["choices"]):
+            raise RemoteError(NO_COMPLETION)
         return body
 
     @override
@@ -68,26 +77,35 @@ class _Reading:
     def __init__(self, write: Callable[[str], object]) -> None:
         self._write = write
         self._reason: str | None = None
-        self._usage: dict[str, int] = {}
+        self._counts = Counts(None, None, None)
 
     def take(self, data: str) -> None:
         if data == "[DONE]":
             return
-        event = json.loads(data)
-        if event.get("error") is not None:
-            raise RemoteError(event["error"]["message"])
-        for choice in event["choices"]:
-            if choice["text"] != "":
-                self._write(choice["text"])
-            if choice["finish_reason"] is not None:
-                self._reason = choice["finish_reason"]
-        if event.get("usage") is not None:
-            self._usage = event["usage"]
+        reply = _understood(data.encode())
+        for choice in reply.choices:
+            if choice.text != "":
+                self._write(choice.text)
+            if choice.finish_reason is not None:
+                self._reason = choice.finish_reason
+        if reply.counts is not None:
+            self._counts = reply.counts
 
     def ending(self) -> Ending:
         if self._reason is None:
             raise RemoteError("The server broke the stream off.")
-        return Ending(self._reason, self._usage.get("prompt_tokens", 0), self._usage.get("completion_tokens", 0))
+        return Ending(self._reason, self._counts.n_prompt or 0, self._counts.n_completion or 0)
+
+
+def _understood(content: bytes) -> Reply:
+    """What an answer or an event of one says. Raises `RemoteError` for an error, and for what is no completion."""
+    try:
+        reply = parse_event(content)
+    except MalformedReply:
+        raise RemoteError(NO_COMPLETION) from None
+    if isinstance(reply, ReplyError):
+        raise RemoteError(reply.message or "The server failed.")
+    return reply
 
 
 def _refused(status: int, content: bytes) -> RemoteError:

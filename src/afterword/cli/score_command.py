@@ -83,7 +83,10 @@ async def _score_line(backend: Backend, number: int, line: str) -> dict[str, Any
         body = await backend.answer(request)
     except AfterwordError as error:
         raise ScoringFailed(f"Line {number} was not scored: {error}") from error
-    return summary(line, body["choices"][0]["logprobs"]["token_logprobs"])
+    logprobs = (body["choices"][0].get("logprobs") or {}).get("token_logprobs")
+    if not isinstance(logprobs, list) or not all(value is None or isinstance(value, float | int) for value in logprobs):
+        raise ScoringFailed(f"Line {number} was not scored: the server gives no log-probabilities of the prompt.")
+    return summary(line, logprobs)
 
 
 def summary(text: str, logprobs: Sequence[float | None]) -> dict[str, Any]:
