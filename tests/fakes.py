@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from afterword.engine.base import Engine, Generation
-from afterword.engine.events import Chunk, Event, Finished, PromptDone, SampledToken
+from afterword.engine.events import Chunk, Event, Finished, PromptDone, SampledToken, Started
 from afterword.engine.request import GenerationRequest
 from afterword.fields.sampling import Sampling
 
@@ -27,8 +27,9 @@ class Told:
 
     @property
     def prompt(self) -> PromptDone:
-        """The event that comes before all others."""
-        first = self.events[0]
+        """The event that comes before all others but `Started`."""
+        started, first = self.events[:2]
+        assert isinstance(started, Started)
         assert isinstance(first, PromptDone)
         return first
 
@@ -54,6 +55,15 @@ async def tell(generation: Generation) -> Told:
     """Read a generation to its end."""
     async with generation:
         return Told([event async for event in generation])
+
+
+async def until_prompt_is_done(generation: Generation) -> PromptDone:
+    """Read as far as `PromptDone`."""
+    events = aiter(generation)
+    while isinstance(event := await anext(events), Started):
+        pass
+    assert isinstance(event, PromptDone)
+    return event
 
 
 async def complete(engine: Engine, request: GenerationRequest) -> Told:

@@ -12,7 +12,7 @@ from afterword.completions.filter.verdict import ContentFilter
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine, EngineStats, Generation
 from afterword.engine.echo import EchoEngine
-from afterword.engine.events import Event
+from afterword.engine.events import Event, Started
 from afterword.engine.request import GenerationRequest
 from afterword.gateway.interfaces import Gateway
 from afterword.gateway.opening import OPEN, single_key_gateway
@@ -74,7 +74,7 @@ def full_engine() -> EchoEngine:
 
 
 class BreakingEngine(EchoEngine):
-    """An echo engine that raises `error` in place of event number `after` of each generation."""
+    """An echo engine that raises `error` in place of event number `after` of each generation, behind `Started`."""
 
     def __init__(self, error: Exception, after: int, *, state: str = "ready") -> None:
         super().__init__()
@@ -114,6 +114,9 @@ class _Breaking:
     async def __aiter__(self) -> AsyncIterator[Event]:
         n_given = 0
         async for event in self._inner:
+            if isinstance(event, Started):
+                yield event
+                continue
             if n_given == self._after:
                 raise self._error
             n_given += 1

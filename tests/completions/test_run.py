@@ -5,7 +5,7 @@ from tests.completions.scripted import ScriptedEngine, completion
 
 from afterword.completions.run import run
 from afterword.engine.echo import EchoEngine
-from afterword.engine.events import Chunk, Event, Finished, PromptDone
+from afterword.engine.events import Chunk, Event, Finished, PromptDone, Started
 from afterword.engine.request import GenerationRequest
 from afterword.errors import AfterwordError, EngineFailed, Overloaded
 from afterword.registry import ServedModel
@@ -152,7 +152,7 @@ async def test_what_nobody_read_can_be_looked_at_after_leaving(n_prompts: int) -
 async def test_looking_at_what_nobody_read_waits_for_nothing() -> None:
     engine = EchoEngine(token_delay=60)
     async with run(completion(engine_model(engine), prompt="ab", max_tokens=5, temperature=0), engine) as running:
-        assert isinstance((await anext(running))[1], PromptDone)
+        assert [type((await anext(running))[1]) for _ in range(2)] == [Started, PromptDone]
     [(_, event)] = running.unread()
     assert isinstance(event, Chunk)
     assert event.n_tokens == 1

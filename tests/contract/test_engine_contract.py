@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from tests.completions.scripted import completion
 from tests.contract.engines import ENGINES, ON_A_CLUSTER, OpenEngine
-from tests.fakes import Told, complete, eventually, generation_request, tell
+from tests.fakes import Told, complete, eventually, generation_request, tell, until_prompt_is_done
 
 from afterword.completions.assemble import Assembler
 from afterword.completions.run import run
 from afterword.engine.base import Engine, Generation
-from afterword.engine.events import Chunk, Finished, PromptDone
+from afterword.engine.events import Chunk, Finished, PromptDone, Started
 from afterword.engine.request import GenerationRequest
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded
 from afterword.fields.sampling import Sampling
@@ -67,7 +67,8 @@ def visible_text(engine: Engine, told: Told) -> str:
 
 async def test_prompt_comes_first_and_the_end_of_each_candidate_last(engine: Engine) -> None:
     told = await complete(engine, ask(engine, n_candidates=3, sampling=WARM))
-    assert isinstance(told.events[0], PromptDone)
+    assert isinstance(told.events[0], Started)
+    assert isinstance(told.events[1], PromptDone)
     assert sum(isinstance(event, PromptDone) for event in told.events) == 1
     for index in range(3):
         own = [event for event in told.events if isinstance(event, Chunk | Finished) and event.index == index]
@@ -319,7 +320,7 @@ async def test_request_that_bans_every_token_is_refused_and_the_next_one_served(
 
 async def test_leaving_early_frees_everything(engine: Engine) -> None:
     async with engine.generate(ask(engine, n_candidates=2, max_tokens=200)) as generation:
-        assert isinstance(await anext(aiter(generation)), PromptDone)
+        await until_prompt_is_done(generation)
     await eventually(lambda: is_idle(engine))
     assert (await complete(engine, ask(engine))).finished().reason == "length"
 

@@ -6,7 +6,7 @@ import pytest
 from tests.fakes import complete, eventually, generation_request, tell
 
 from afterword.engine.echo import EchoEngine
-from afterword.engine.events import Finished, PromptDone
+from afterword.engine.events import Finished, PromptDone, Started
 from afterword.errors import InvalidRequest, Overloaded
 from afterword.fields.sampling import Sampling
 
@@ -24,7 +24,7 @@ async def test_numbers_do_not_change_the_text(echo: EchoEngine, logprobs: int | 
 
 async def test_separator_alone_ends_at_once(echo: EchoEngine) -> None:
     told = await complete(echo, generation_request([256], end_ids=frozenset({256})))
-    assert told.events == [PromptDone(0, None), Finished(0, "stop", 0, 0.0, 0)]
+    assert told.events == [Started(), PromptDone(0, None), Finished(0, "stop", 0, 0.0, 0)]
 
 
 async def test_warm_sampling_strays_from_the_prompt_but_not_far(echo: EchoEngine) -> None:

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.api.served import BreakingEngine
 from tests.completions.scripted import CAPABILITIES, ScriptedEngine
-from tests.fakes import complete, eventually, generation_request
+from tests.fakes import complete, eventually, generation_request, until_prompt_is_done
 
 from afterword.engine.base import UNKNOWN_CONTEXT, Capabilities, Engine, EngineStats, Generation, UpstreamStats
 from afterword.engine.echo import EchoEngine
@@ -113,7 +113,7 @@ async def test_leaving_cancels_whoever_answers() -> None:
     second = EchoEngine(token_delay=60)
     async with over(BreakingEngine(DOWN, after=0), second) as engine:
         async with engine.generate(REQUEST) as generation:
-            await anext(aiter(generation))
+            await until_prompt_is_done(generation)
             assert second.stats().running == 1
         await eventually(lambda: second.stats().running == 0)
 

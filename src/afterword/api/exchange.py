@@ -87,8 +87,7 @@ class Exchange:
         """Tokens used so far: all that were generated, read or not (docs/rules.md#what-counts)."""
         if not self.submitted or self.assembler is None:
             return NOTHING_USED
-        # What an engine was doing for a client that has left is not known.
-        return self.assembler.used(whole=self.left)
+        return self.assembler.used(left=self.left)
 
     @property
     def outcome(self) -> int:

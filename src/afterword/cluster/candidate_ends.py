@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from afterword.engine.events import Chunk, Counted, Event, Finished, PromptDone
+from afterword.engine.events import Chunk, Counted, Event, Finished, PromptDone, Started
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class CandidateEnds:
 
     def passes(self, event: Event) -> bool:
         """Count an event of the source; False if its candidate was ended before."""
-        if isinstance(event, PromptDone | Counted):
+        if isinstance(event, Started | PromptDone | Counted):
             return True
         counts = self._counts[event.index]
         if counts.finished:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import fields, replace
 from types import TracebackType
 from typing import Protocol, Self
+from weakref import WeakSet
 
 import structlog
 from typing_extensions import override
@@ -12,12 +13,14 @@ from typing_extensions import override
 from afterword.cluster.candidate_ends import CandidateEnds
 from afterword.cluster.messages import Accepted, Facts, Message, Refusal, Report
 from afterword.engine.base import Engine, EngineStats, Generation
-from afterword.engine.events import Event
+from afterword.engine.events import Event, Started
 from afterword.engine.mailbox import Mailbox
 from afterword.engine.request import GenerationRequest
 from afterword.engine.tracker import post_failures
 from afterword.errors import AfterwordError, EngineFailed
 from afterword.tokens import Tokenizer
+
+CLOSED = "The engine is closed."
 
 ATTEMPTS = 3
 """Replicas that a request is tried on before it fails; only while no event of its answer has come."""
@@ -73,9 +76,13 @@ class ClusterEngine(Engine):
         self.replicas = replicas
         self._reports: tuple[Report, ...] = ()
         self._watch: asyncio.Task[None] | None = None
+        # Weak: one that its reader has dropped must not stay in memory.
+        self.running: WeakSet[RemoteGeneration] = WeakSet()
+        self._closed = False
 
     @override
     def generate(self, request: GenerationRequest) -> Generation:
+        self.check_open()
         # The call is sent at once; entering the generation waits for the reply.
         return RemoteGeneration(self, request)
 
@@ -99,9 +106,17 @@ class ClusterEngine(Engine):
     @override
     async def aclose(self) -> None:
         """Closes this process's side; the replicas belong to the cluster and stay."""
+        self._closed = True
+        for generation in list(self.running):
+            generation.close()
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
+
+    def check_open(self) -> None:
+        """Raise `EngineFailed` once it is closed."""
+        if self._closed:
+            raise EngineFailed(CLOSED)
 
     async def _keep_reports(self) -> None:
         while True:
@@ -128,11 +143,16 @@ class RemoteGeneration(Generation):
 
     @override
     async def __aenter__(self) -> Self:
+        self._engine.running.add(self)
         try:
             await self._accepted()
         except AfterwordError as error:
             self._mailbox.post([error])
             raise
+        if self._mailbox.is_complete:
+            # Closed while it waited.
+            self._answer.cancel()
+            return self
         self._reading = asyncio.create_task(self._read())
         self._reading.add_done_callback(self._over)
         return self
@@ -159,6 +179,12 @@ class RemoteGeneration(Generation):
     @override
     def unread(self) -> Iterator[Event]:
         return self._mailbox.unread()
+
+    def close(self) -> None:
+        """The engine closes."""
+        if not self._mailbox.is_complete:
+            self._mailbox.post([EngineFailed(CLOSED)])
+            self._stop()
 
     def _stop(self) -> None:
         if self._reading is None:
@@ -197,7 +223,7 @@ class RemoteGeneration(Generation):
             if isinstance(message, Refusal):
                 raise message.error()
             assert not isinstance(message, Accepted), "a request is accepted once"
-            no_events = False
+            no_events = no_events and all(isinstance(event, Started) for event in message)
             yield message
 
     async def _again(self, error: ReplicaLost) -> None:

@@ -10,7 +10,7 @@ from typing import assert_never
 from afterword.completions.completion import Completion, Prompt
 from afterword.completions.counting import TokenCount, Usage
 from afterword.completions.rank import best_first
-from afterword.engine.events import Chunk, Counted, Event, Finished, PromptDone, PromptScores, SampledToken
+from afterword.engine.events import Chunk, Counted, Event, Finished, PromptDone, PromptScores, SampledToken, Started
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Assembler:
                 return self._chunk(prompt_index, event)
             case Finished():
                 return self._finished(prompt_index, event)
-            case Counted():
+            case Started() | Counted():
                 return []
             case _:
                 assert_never(event)
@@ -81,9 +81,9 @@ class Assembler:
         """Counts so far; final once every candidate has finished."""
         return self._count.usage()
 
-    def used(self, *, whole: bool) -> Usage:
+    def used(self, *, left: bool) -> Usage:
         """What counts once the request has ended; see `TokenCount.used`."""
-        return self._count.used(whole=whole)
+        return self._count.used(left=left)
 
     def count(self, prompt_index: int, event: Event) -> None:
         """Count an event's tokens without making deltas: for events that the reader did not wait for."""

@@ -7,7 +7,7 @@ answer. What neither has counted is an estimate (docs/rules.md#estimates).
 from dataclasses import dataclass
 
 from afterword.completions.completion import Completion
-from afterword.engine.events import Counted, Event, Finished, PromptDone
+from afterword.engine.events import Counted, Event, Finished, PromptDone, Started
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,10 @@ class _Prompt:
     """Candidates that have not ended."""
     n_completion: int = 0
     """Completion tokens that count."""
-    begun: bool = False
-    """Some event has come: the prompt was read."""
+    started: bool = False
+    """An engine is at work on it."""
+    heard: bool = False
+    """Something came of it: it was read."""
     prompt_told: bool = False
     completion_told: bool = False
     """An upstream has counted them; completion tokens also for those that are still to come."""
@@ -67,7 +69,10 @@ class TokenCount:
     def add(self, prompt_index: int, event: Event) -> None:
         """Take one event of a prompt."""
         prompt = self._prompts[prompt_index]
-        prompt.begun = True
+        prompt.started = True
+        if isinstance(event, Started):
+            return
+        prompt.heard = True
         if isinstance(event, PromptDone):
             self._add(cached=event.n_cached)
             return
@@ -86,12 +91,13 @@ class TokenCount:
         """For the answer: every prompt counts from its beginning on."""
         return self._usage
 
-    def used(self, *, whole: bool) -> Usage:
+    def used(self, *, left: bool) -> Usage:
         """For the ledger and the limits, once the request has ended in whatever way.
 
-        `whole`: every prompt counts; otherwise those that an engine has read, of which something was heard.
+        Those prompts count of which something was heard; where the client has `left`, also those that an engine was at
+        work on.
         """
-        counting = [prompt for prompt in self._prompts if whole or prompt.begun]
+        counting = [prompt for prompt in self._prompts if prompt.heard or (left and prompt.started)]
         return Usage(
             sum(prompt.n_tokens for prompt in counting),
             self._usage.completion_tokens,

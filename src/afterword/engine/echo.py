@@ -16,7 +16,7 @@ from afterword.engine.base import Capabilities, Engine, EngineStats, Generation
 from afterword.engine.candidate import Candidate, new_candidates
 from afterword.engine.capacity import Capacity
 from afterword.engine.echo_model import EchoModel, likeliest, log_softmax
-from afterword.engine.events import Event, PromptDone, PromptScores
+from afterword.engine.events import Event, PromptDone, PromptScores, Started
 from afterword.engine.mailbox import Mailbox, MailboxGeneration
 from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.random_stream import RandomStream
@@ -86,6 +86,7 @@ class EchoEngine(Engine):
 
     async def _sample(self, job: "_Job") -> None:
         request = job.request
+        job.mailbox.post([Started()])
         scores = await self._scores(request.prompt, request.prompt_logprobs)
         self._tracker.counters.add_prompt(len(request.prompt), n_cached=0)
         job.mailbox.post([PromptDone(0, scores)])

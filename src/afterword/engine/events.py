@@ -1,8 +1,8 @@
 """The events of one prompt, which are all that an engine reports.
 
-Order for each prompt: `PromptDone` once, before anything else; then, for each candidate, `Chunk`s in order and
-`Finished` last. Candidates interleave. Joining all chunks of a candidate gives its whole text and tokens. `Counted` may
-come once between the first event and the last.
+Order for each prompt: `Started` first, again if another engine begins anew; `PromptDone` once; then, for each
+candidate, `Chunk`s in order and `Finished` last. Candidates interleave. Joining all chunks of a candidate gives its
+whole text and tokens. `Counted` may come once between `Started` and the last.
 """
 
 from dataclasses import dataclass
@@ -34,6 +34,11 @@ class PromptScores:
     """(P - 1, k) ids of the likeliest tokens at the same places, likeliest first; ties by id."""
     top_logprobs: NDArray[np.float64]
     """(P - 1, k) their log-probabilities."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The prompt waits no more: it has a slot, or the server that computes it was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,4 +92,4 @@ class Counted:
     """Tokens sampled for all candidates together, end-of-text tokens excluded."""
 
 
-Event = PromptDone | Chunk | Finished | Counted
+Event = Started | PromptDone | Chunk | Finished | Counted

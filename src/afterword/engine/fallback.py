@@ -12,7 +12,7 @@ import structlog
 from typing_extensions import override
 
 from afterword.engine.base import UNKNOWN_CONTEXT, Capabilities, Engine, EngineStats, Generation
-from afterword.engine.events import Event
+from afterword.engine.events import Event, Started
 from afterword.engine.request import GenerationRequest
 from afterword.errors import AfterwordError, EngineFailed, Overloaded
 
@@ -102,7 +102,7 @@ class FallbackEngine(Engine):
 
 
 class _FallbackGeneration(Generation):
-    """A generation by the first member that yields an event."""
+    """A generation by the first member of which anything comes."""
 
     def __init__(self, engine: FallbackEngine, request: GenerationRequest, members: Sequence[Member]) -> None:
         self._engine = engine
@@ -151,7 +151,7 @@ class _FallbackGeneration(Generation):
                 await self._try_next(error)
                 await self._begin()
                 continue
-            if not self._begun:
+            if not self._begun and not isinstance(event, Started):
                 self._begun = True
                 self._engine.note_answer(self._member)
             return event

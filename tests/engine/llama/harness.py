@@ -10,7 +10,7 @@ from tests.engine.llama.fake_runner import FakeRunner
 from tests.fakes import generation_request
 
 from afterword.engine.candidate import new_candidates
-from afterword.engine.events import Chunk, Event, Finished, PromptDone, SampledToken
+from afterword.engine.events import Chunk, Event, Finished, PromptDone, SampledToken, Started
 from afterword.engine.llama.arithmetic import INDEPENDENT, QUANTISED, Arithmetic
 from afterword.engine.llama.kv import Demand, KVSlots
 from afterword.engine.llama.policy import Policy, next_batch
@@ -58,7 +58,7 @@ class Reading:
     def prompt(self) -> PromptDone | None:
         done = [event for event in self.told if isinstance(event, PromptDone)]
         assert len(done) <= 1, "a prompt is done once"
-        assert not done or self.told[0] is done[0], "nothing comes before the prompt"
+        assert not done or self.told[:2] == [Started(), done[0]], "nothing but `Started` comes before the prompt"
         return done[0] if done else None
 
     def scores(self) -> tuple[bytes, ...]:

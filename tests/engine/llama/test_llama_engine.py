@@ -11,7 +11,7 @@ import pytest
 import structlog
 from tests.engine.llama.fake_runner import FakeRunner
 from tests.engine.llama.harness import WARM, words
-from tests.fakes import Told, complete, eventually, generation_request, tell
+from tests.fakes import Told, complete, eventually, generation_request, tell, until_prompt_is_done
 
 from afterword.engine.base import Capabilities
 from afterword.engine.events import Finished, PromptDone
@@ -306,7 +306,7 @@ async def test_room_is_empty_again_after_a_hundred_cancelled_requests() -> None:
         for number in range(100):
             async with bench.engine.generate(ask(book=number % 8, n_candidates=1 + number % 3, max_tokens=900)) as told:
                 if number % 4 == 0:
-                    assert isinstance(await anext(aiter(told)), PromptDone)
+                    await until_prompt_is_done(told)
         await bench.idle()
         assert 100 <= bench.engine.stats().cancelled <= 200
         bench.engine.check_capacity(302)
@@ -336,7 +336,7 @@ async def test_more_candidates_than_slots_all_finish() -> None:
 async def _mixed_work(bench: Bench) -> None:
     async def leave_early(number: int) -> Told | None:
         async with bench.engine.generate(ask(book=number % 8, max_tokens=900)) as generation:
-            await anext(aiter(generation))
+            await until_prompt_is_done(generation)
         return None
 
     finished = [complete(bench.engine, ask(n_candidates=2, book=number % 8)) for number in range(10)]

@@ -2,7 +2,7 @@ import pytest
 from tests.engine.llama.fake_context import N_VOCAB, SEVERAL, SINGLE
 from tests.engine.llama.harness import Harness, ask, words
 
-from afterword.engine.events import Finished, PromptDone
+from afterword.engine.events import Finished, PromptDone, Started
 from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.errors import AfterwordError
 from afterword.fields.sampling import Sampling
@@ -135,7 +135,11 @@ def test_a_scored_prefix_is_answered_from_the_cache() -> None:
 def test_nothing_to_sample_ends_every_candidate_without_computing_for_each() -> None:
     harness = Harness(4)
     reading = harness.complete(ask(words(100), n_candidates=3, max_tokens=0))
-    assert reading.told == [PromptDone(0, None), *(Finished(index, "length", 0, 0.0, 0) for index in range(3))]
+    assert reading.told == [
+        Started(),
+        PromptDone(0, None),
+        *(Finished(index, "length", 0, 0.0, 0) for index in range(3)),
+    ]
     assert harness.scheduler.counters.prefill_tokens == 100
 
 
@@ -162,7 +166,7 @@ def test_an_error_of_one_candidate_ends_its_group_and_no_other() -> None:
     _, spoiled = harness.add(ask(words(100), n_candidates=3, sampling=BAN_ALL))
     _, good = harness.add(ask(words(90, 1), max_tokens=5))
     harness.finish()
-    assert [type(message) for message in spoiled.told] == [PromptDone, EveryTokenBanned]
+    assert [type(message) for message in spoiled.told] == [Started, PromptDone, EveryTokenBanned]
     assert good.finished(0) == Harness(1).complete(good.request).finished(0) is not None
     assert harness.kv.n_running == 0
 

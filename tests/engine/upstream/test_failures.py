@@ -16,7 +16,7 @@ from tests.engine.upstream.fakes import (
     usage_event,
 )
 from tests.engine.upstream.opening import upstream_engine, vendor
-from tests.fakes import Told, eventually, generation_request, tell
+from tests.fakes import Told, eventually, generation_request, tell, until_prompt_is_done
 
 from afterword.engine.base import Generation
 from afterword.engine.events import Chunk, Event
@@ -258,7 +258,7 @@ async def test_whoever_leaves_has_the_upstream_stop() -> None:
     with fake_upstream(hangs(lambda: fake, text_event("a"))) as fake:
         engine = upstream_engine(vendor(fake.url), "m", None)
         async with engine.generate(generation_request(b"hi")) as generation:
-            await anext(aiter(generation))
+            await until_prompt_is_done(generation)
         await eventually(lambda: len(fake.left) == 1)
         await eventually(lambda: is_idle(engine))
         assert engine.stats().cancelled == 1

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.engine.vllm.fake_core import FakeCore
-from tests.fakes import Told, complete, eventually, generation_request
+from tests.fakes import Told, complete, eventually, generation_request, until_prompt_is_done
 
 from afterword.engine.base import Capabilities
-from afterword.engine.events import Chunk, Event, Finished, PromptDone
+from afterword.engine.events import Chunk, Event, Finished, PromptDone, Started
 from afterword.engine.vllm.plan import Limits
 from afterword.engine.vllm.vllm_engine import VllmEngine
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded
@@ -60,7 +60,7 @@ async def test_nothing_to_sample_is_one_request_whose_token_is_thrown_away() -> 
         told = await complete(engine, generation_request(b"p", n_candidates=3, max_tokens=0))
         assert engine.stats().completion_tokens == 0
         assert (engine.stats().running, engine.stats().waiting) == (0, 0)
-    assert told.events == [PromptDone(1, None), *(Finished(i, "length", 0, 0.0, 0) for i in range(3))]
+    assert told.events == [Started(), PromptDone(1, None), *(Finished(i, "length", 0, 0.0, 0) for i in range(3))]
     assert len(core.asked) == 1
 
 
@@ -71,7 +71,7 @@ async def test_no_candidate_speaks_before_the_prompt_is_done() -> None:
         await eventually(lambda: core.n_steps > 0)
         await engine.aclose()
         with pytest.raises(EngineFailed):
-            await anext(aiter(told))
+            await until_prompt_is_done(told)
 
 
 async def test_reader_that_leaves_ends_all_candidates() -> None:
@@ -138,7 +138,7 @@ async def test_core_whose_thread_dies_leaves_nobody_waiting() -> None:
         await eventually(lambda: core.n_open == 1)
         core.die(SystemExit())
         with pytest.raises(EngineFailed):
-            await anext(aiter(generation))
+            await until_prompt_is_done(generation)
         assert engine.stats().state == "failed"
         with pytest.raises(EngineFailed):
             engine.generate(generation_request(b"p"))

@@ -12,7 +12,7 @@ from typing import assert_never
 from afterword.completions.completion import Completion
 from afterword.completions.filter.verdict import ContentFilter, Context, Flag, Hold, Verdict, Watch
 from afterword.completions.run import CompletionEvents
-from afterword.engine.events import Chunk, Counted, Event, Finished, PromptDone, SampledToken
+from afterword.engine.events import Chunk, Counted, Event, Finished, PromptDone, SampledToken, Started
 from afterword.errors import FilterFailed
 
 CONTENT_FILTER = "content_filter"
@@ -62,7 +62,7 @@ class Screened:
 
     async def _pass(self, prompt_index: int, event: Event) -> list[Event]:
         match event:
-            case PromptDone() | Counted():
+            case Started() | PromptDone() | Counted():
                 return [event]
             case Chunk():
                 return await self._chunk(prompt_index, event)

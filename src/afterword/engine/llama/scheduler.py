@@ -9,6 +9,7 @@ Knows no model library, no threads and no clock. Engine thread only.
 import numpy as np
 from numpy.typing import NDArray
 
+from afterword.engine.events import Started
 from afterword.engine.llama.admission import Admission
 from afterword.engine.llama.arithmetic import Arithmetic, best_move, is_worth_moving
 from afterword.engine.llama.commit import Committer
@@ -78,11 +79,11 @@ class Scheduler:
         self._close_gap()
         batch = self._policy(self.running, self._turns, self._arithmetic)
         self._turns = batch.turns
+        messages: list[Message] = [(s.group.mailbox, Started()) for s in self.just_admitted if s.group.leader is s]
         if not batch.pieces:
-            return []
+            return messages
         by_slot = {s.slot_id: s for s in self.running}
         self._committer.counters.add_step(sum(piece.n for piece in batch.pieces))
-        messages: list[Message] = []
         for computed in self._runner.forward([_span(by_slot[piece.slot], piece.n) for piece in batch.pieces]):
             sequence = computed.span.sequence
             if sequence.slot is not None:

@@ -16,7 +16,7 @@ from typing_extensions import override
 from afterword.engine.base import Capabilities, Engine, EngineStats, Generation, UpstreamStats
 from afterword.engine.candidate import new_candidates
 from afterword.engine.capacity import Capacity
-from afterword.engine.events import Finished, PromptDone
+from afterword.engine.events import Finished, PromptDone, Started
 from afterword.engine.mailbox import Mailbox, MailboxGeneration
 from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.bias import check_tokens_are_left
@@ -155,13 +155,14 @@ class UpstreamEngine(Engine):
             # Only the prompt's tokens are asked for, and those are known here.
             self._tracker.counters.add_prompt(len(request.prompt), n_cached=0)
             ends = [Finished(index, "length", 0, 0.0, 0) for index in range(request.n_candidates)]
-            job.mailbox.post([PromptDone(0, None), *ends])
+            job.mailbox.post([Started(), PromptDone(0, None), *ends])
             return
         if self._target.exact:
             check_tokens_are_left(request, self.tokenizer.n_vocab)
         answer = job.answer = UpstreamAnswer(request, self._readers(request), self._lookup, job.mailbox.post)
         # Again: the breaker may have opened while the prompt waited for its slot.
         self._check_breaker()
+        job.mailbox.post([Started()])
         try:
             await self._send_with_breaker(outgoing_requests(request, self._target), answer, request)
         except AfterwordError:
@@ -267,12 +268,19 @@ class UpstreamEngine(Engine):
 
 
 async def _next(replies: AsyncIterator[Reply], *, ended: bool) -> Reply | None:
-    """The next reply, None behind the last one. If all choices have `ended`, counts are waited for a little while."""
+    """The next reply, None behind the last one.
+
+    If all choices have `ended`, counts are waited for a little while, and nothing that breaks can cost the answer.
+    """
     try:
         async with asyncio.timeout(SECONDS_FOR_COUNTS if ended else None):
             return await anext(replies, None)
     except TimeoutError:
         return None
+    except (UpstreamFailed, InvalidRequest):
+        if ended:
+            return None
+        raise
 
 
 class _Job:

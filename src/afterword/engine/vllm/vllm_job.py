@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 from afterword.engine.candidate import Candidate, new_candidates
-from afterword.engine.events import Event, PromptDone
+from afterword.engine.events import Event, PromptDone, Started
 from afterword.engine.mailbox import Mailbox
 from afterword.engine.request import GenerationRequest
 from afterword.engine.tracker import RequestTracker
@@ -38,10 +38,14 @@ class VllmJob:
         self._candidates = new_candidates(request, tokenizer)
         self._post = post
         self._tracker = tracker
+        self._started = False
         self._prompt_done = asyncio.Event()
 
     async def run(self, core: Core) -> None:
         """Complete every candidate. Raises what `Core.sample` raises; then some are left unfinished."""
+        # vLLM does not say when it begins. In order of arrival: at once where nothing waits.
+        if self._tracker.stats(self._tracker.capacity.n_slots).waiting == 0:
+            self._start()
         # A prompt that nothing is sampled for is computed once, whatever the number of candidates.
         plans = self._plans if self._request.max_tokens > 0 else self._plans[:1]
         tasks = [
@@ -82,12 +86,18 @@ class VllmJob:
                     return
         raise EngineFailed("vLLM ended a completion before its end.")
 
+    def _start(self) -> None:
+        self._started = True
+        self._post(self.mailbox, [Started()])
+
     async def _post_prompt(self, step: Step, candidate: Candidate) -> None:
         """Post `PromptDone` for the first candidate; the others wait for that, as `events.py` has the order."""
         if candidate.index > 0:
             await self._prompt_done.wait()
             return
         self._tracker.counters.add_prompt(len(self._request.prompt), step.n_cached)
+        if not self._started:
+            self._start()
         self._post(self.mailbox, [PromptDone(step.n_cached, step.scores)])
         self._prompt_done.set()
 
