@@ -22,6 +22,7 @@ from afterword.api.error_responses import REPORTED, describe, report
 from afterword.api.exchange import Exchange, exchange_of
 from afterword.api.intake import parse_object
 from afterword.api.openapi import COMPLETION_DOCS, SCALE_COMPLETION_DOCS
+from afterword.api.party import claim_of
 from afterword.api.render import AnswerHead, BodyRenderer, ChunkRenderer, new_head
 from afterword.api.serving import Serving, serving
 from afterword.api.sse import EventStream, frame
@@ -86,7 +87,7 @@ async def _answer(request: Request, dialect: Dialect, override: dict[str, Any]) 
     served = find_model(dialect, serve.registry, body.model, request.scope)
     completion = await serve.lanes.run(n_bytes, partial(resolve, body, served, serve.server))
     exchange = exchange_of(request.scope)
-    completion = completion.traced(trace_of(exchange.request_id, request.headers))
+    completion = completion.sent(trace_of(exchange.request_id, request.headers), claim_of(request.scope))
     task = CompletionTask(dialect, completion, served, Assembler(completion), exchange, serve)
     task.exchange.begin(task.completion, task.assembler, served.full_name)
     task.exchange.reservation = await serve.gateway.limiter.admit(grant_of(request.scope), completion.most_tokens)

@@ -5,6 +5,7 @@ No field is None in the sense of "default"; where None remains it is a value of 
 
 from dataclasses import dataclass, replace
 
+from afterword.engine.line import Claim
 from afterword.engine.request import GenerationRequest
 from afterword.engine.trace import Trace
 from afterword.fields.shown import Shown
@@ -46,9 +47,9 @@ class Completion:
     exact_tokens: bool
     """The prompts' tokens are the model's own. If not, how many they are to the model is an estimate."""
 
-    def traced(self, trace: Trace) -> "Completion":
-        """The same with what its prompts are called by others."""
-        return replace(self, generations=tuple(replace(one, trace=trace) for one in self.generations))
+    def sent(self, trace: Trace, claim: Claim) -> "Completion":
+        """The same with what its prompts are called by others, and on whose behalf they run."""
+        return replace(self, generations=tuple(replace(one, trace=trace, claim=claim) for one in self.generations))
 
     @property
     def n_prompt_tokens(self) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from afterword.engine.line import ANYBODY, Claim
 from afterword.engine.trace import NO_TRACE, Trace
 from afterword.fields.sampling import Sampling
 
@@ -42,6 +43,8 @@ class GenerationRequest:
     """Bytes of a character that the prompt ends in the middle of (token arrays); the completion may complete it."""
     trace: Trace = NO_TRACE
     """Changes nothing of the answer."""
+    claim: Claim = ANYBODY
+    """Decides when it runs, and nothing of the answer."""
 
     def __post_init__(self) -> None:
         assert self.prompt, "a prompt has at least one token"

@@ -9,7 +9,7 @@ from afterword.engine.llama.arithmetic import QUANTISED, Arithmetic
 from afterword.engine.llama.binding import LlamaContext
 from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.runner import Computed, LlamaRunner
-from afterword.engine.llama.sequence import Span
+from afterword.engine.llama.sequence import Saved, Span
 
 
 class FakeRunner:
@@ -65,6 +65,12 @@ class FakeRunner:
         assert len(self.cells[a].tokens) >= n_a
         assert len(self.cells[b].tokens) >= n_b
         self._inner.exchange(a, b, n_a, n_b)
+
+    def save(self, slot: int) -> Saved:
+        return self._inner.save(slot)
+
+    def load(self, slot: int, saved: Saved) -> None:
+        self._inner.load(slot, saved)
 
     def check_books(self, kv: KVSlots) -> None:
         """Assert that the books say what the slots hold, and call exact what is: no less, no more.

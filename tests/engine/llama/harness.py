@@ -119,7 +119,8 @@ class Harness:
 
     def cancel(self, group: Group) -> None:
         self.scheduler.cancel(group)
-        assert not any(s.group is group for s in [*self.scheduler.running, *self.scheduler.waiting])
+        assert not any(s.group is group for s in self.scheduler.running)
+        assert not group.waiting
         assert all(s.slot is None for s in group.sequences)
 
     def finish(self) -> None:

@@ -21,7 +21,7 @@ from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.llama_engine import LlamaEngine, Loaded
 from afterword.engine.llama.runner import Computed
 from afterword.engine.llama.scheduler import Scheduler
-from afterword.engine.llama.sequence import Group, Span
+from afterword.engine.llama.sequence import Group, Saved, Span
 from afterword.engine.llama.sequence import Sequence as Candidate
 from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.bias import EveryTokenBanned
@@ -60,6 +60,12 @@ class GatedRunner:
 
     def exchange(self, a: int, b: int, n_a: int, n_b: int) -> None:
         self.inner.exchange(a, b, n_a, n_b)
+
+    def save(self, slot: int) -> Saved:
+        return self.inner.save(slot)
+
+    def load(self, slot: int, saved: Saved) -> None:
+        self.inner.load(slot, saved)
 
 
 class Bench:

@@ -14,6 +14,7 @@ from tests.engine.llama.harness import Harness, Reading, ask, words
 from tests.engine.llama.policies import everything_at_once, small_pieces
 
 from afterword.engine.events import PromptDone, Started
+from afterword.engine.line import Claim
 from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, QUANTISED, Arithmetic
 from afterword.engine.llama.policy import Policy, next_batch
 from afterword.engine.llama.sequence import Group
@@ -59,8 +60,13 @@ def jobs(draw: st.DrawFn, contexts: list[tuple[int, ...]]) -> Job:
         logprobs=draw(st.sampled_from([None, 0, 3])),
         prompt_logprobs=draw(st.sampled_from([None, None, None, None, 1, 4])),
         end_ids=frozenset({3, 4}),
+        claim=draw(claims()),
     )
     return Job(request, arrives, None if stay is None else arrives + stay, draw(st.booleans()))
+
+
+def claims() -> st.SearchStrategy[Claim]:
+    return st.builds(Claim, st.sampled_from("abc"), st.sampled_from("xy"), st.sampled_from([0, 0, 0, -1, 2]))
 
 
 def play(harness: Harness, played: list[Job]) -> list[Reading]:

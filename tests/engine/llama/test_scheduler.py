@@ -116,7 +116,7 @@ def test_the_follower_goes_on_when_the_one_it_waits_for_leaves() -> None:
     first, _ = harness.add(ask(words(1000), max_tokens=2))
     _, reading = harness.add(ask(words(900), max_tokens=2))
     harness.step()
-    assert len(harness.scheduler.waiting) == 1
+    assert harness.scheduler.n_waiting == 1
     harness.cancel(first)
     harness.finish()
     assert reading.prompt == PromptDone(256, None)
@@ -213,7 +213,7 @@ def test_a_piece_of_a_prompt_takes_about_as_long_as_the_step_that_it_delays(n_de
     harness = Harness(n_delayed + 1)
     for _ in range(n_delayed):
         harness.add(ask(words(2), max_tokens=50))
-    while any(sequence.prefilling for sequence in harness.scheduler.running) or harness.scheduler.waiting:
+    while any(sequence.prefilling for sequence in harness.scheduler.running) or harness.scheduler.n_waiting > 0:
         harness.step()
     harness.add(ask(words(1000, 1), max_tokens=1))
     harness.step()
@@ -275,7 +275,7 @@ def test_slots_that_sample_lie_side_by_side_while_prompts_of_similar_length_are_
     harness = Harness(8)
     for book, n in enumerate((139, 120, 130, 125, 133, 121, 138, 127)):
         harness.add(ask(words(n, book), max_tokens=40))
-    while any(s.prefilling for s in [*harness.scheduler.waiting, *harness.scheduler.running]):
+    while harness.scheduler.n_waiting > 0 or any(s.prefilling for s in harness.scheduler.running):
         harness.step()
     sampled = [sorted(slot for slot, _, _ in call) for call in harness.runner.calls if call[0][2] == 1]
     assert {len(ids) for ids in sampled} >= {2, 3, 4, 5, 6, 7}

@@ -1,41 +1,131 @@
-"""Admission to slots, in order of arrival with one exception, and reuse of what a slot has of the prompt already.
+"""Admission to slots, in turn (line.py) with one exception, and reuse of what a slot has of the prompt already.
 
 A sequence whose prompt shares a long prefix with one that is being computed waits for that instead of computing it
-again; later ones are admitted meanwhile, which delays it by nothing. So `n`, `best_of` and requests that arrive
+again; others are admitted meanwhile, which delays it by nothing. So `n`, `best_of` and requests that arrive
 together compute a shared prompt once. Engine thread only; no model.
 """
 
+from itertools import islice
+
+from afterword.engine.line import Line
 from afterword.engine.llama.kv import WORTH_COPYING, KVSlots, common_prefix
+from afterword.engine.llama.room import Swap, best_swap
 from afterword.engine.llama.runner import Runner
-from afterword.engine.llama.sequence import Sequence
+from afterword.engine.llama.sequence import Group, Parked, Sequence
 
 SCAN = 64
-"""Waiting sequences that a step considers: comparing prompts takes time while the model idles."""
+"""Prompts that a step considers: comparing them takes time while the model idles."""
+
+SLOTS_TO_PARKED = 8
+"""Tokens that slots have room for, to one that may be parked outside of them."""
 
 WORTH_WAITING = 64
 """Tokens that waiting for another sequence's prefill must save at least."""
 
 
 class Admission:
-    """Moves sequences from the queue to slots. Owns neither list."""
+    """The sequences that wait, and their way to slots and back."""
 
     def __init__(self, kv: KVSlots, runner: Runner) -> None:
         self._kv = kv
         self._runner = runner
+        self._line: Line[Group] = Line()
+        self.n_waiting = 0
+        """Sequences without a slot."""
+        self._n_parked = 0
+        """Tokens of those that made room for others."""
 
-    def admit(self, waiting: list[Sequence], running: list[Sequence]) -> list[Sequence]:
-        """Give slots to sequences of `waiting`; returns those, in order, for the caller to move to `running`."""
+    def join(self, group: Group) -> None:
+        """All candidates of a group wait."""
+        group.waiting.extend(group.sequences)
+        self.n_waiting += len(group.sequences)
+        self._line.join(group.claim, group)
+
+    def leave(self, group: Group) -> None:
+        """None of a group waits any more."""
+        for sequence in group.waiting:
+            self._unpark(sequence)
+        self.n_waiting -= len(group.waiting)
+        group.waiting.clear()
+        self._line.leave(group.claim, group)
+
+    def give_back(self, sequence: Sequence) -> None:
+        """The sequence has no use for its slot any more; what it holds stays as prefix cache."""
+        assert sequence.slot is not None
+        self._kv.close(sequence.slot)
+        sequence.slot = None
+        self._line.give_back(sequence.group.claim)
+
+    def admit(self, running: list[Sequence]) -> list[Sequence]:
+        """Give free slots to those whose turn it is; returns them, in order, for the caller to put into `running`."""
         admitted: list[Sequence] = []
-        for sequence in waiting[:SCAN]:
-            if self._kv.n_free == 0:
+        passed_over: set[Group] = set()
+        while self._kv.n_free > 0 and len(passed_over) < SCAN:
+            group = self._line.next(passed_over)
+            if group is None:
                 break
-            if not self._waits(sequence, [*running, *admitted]):
-                self._give_slot(sequence)
-                admitted.append(sequence)
+            if self._waits(group.waiting[0], [*running, *admitted]):
+                passed_over.add(group)
+            else:
+                admitted.append(self._enter(group))
         return admitted
+
+    def swap(self, running: list[Sequence]) -> Swap | None:
+        """Have one of `running` make room for another sequence, if that has a better claim (room.py)."""
+        for group in islice(self._line.firsts(), SCAN):
+            leaves = best_swap(group.claim, running, self._line.held, self._n_room)
+            if leaves is not None and not self._waits(group.waiting[0], running):
+                self._park(leaves)
+                return Swap(leaves, self._enter(group))
+        return None
+
+    @property
+    def _n_room(self) -> int:
+        """Tokens that may still be parked."""
+        return self._kv.n_slots * self._kv.capacity // SLOTS_TO_PARKED - self._n_parked
+
+    def _enter(self, group: Group) -> Sequence:
+        """Give a slot to the group's next sequence."""
+        sequence = group.waiting.popleft()
+        self.n_waiting -= 1
+        self._line.take(group.claim)
+        if not group.waiting:
+            self._line.leave(group.claim, group)
+        if sequence.parked is None:
+            self._give_slot(sequence)
+        else:
+            self._go_on(sequence, sequence.parked)
+        sequence.n_entered = sequence.n_computed
+        return sequence
+
+    def _park(self, sequence: Sequence) -> None:
+        """Have a running sequence wait, with what it has computed."""
+        assert sequence.slot is not None
+        books = self._kv.books(sequence.slot)
+        sequence.parked = Parked(books, self._runner.save(sequence.slot.id))
+        self._n_parked += len(books.tokens)
+        self.give_back(sequence)
+        sequence.group.waiting.appendleft(sequence)
+        self.n_waiting += 1
+        self._line.rejoin(sequence.group.claim, sequence.group)
+
+    def _unpark(self, sequence: Sequence) -> None:
+        if sequence.parked is not None:
+            self._n_parked -= len(sequence.parked.books.tokens)
+            sequence.parked = None
+
+    def _go_on(self, sequence: Sequence, parked: Parked) -> None:
+        """Give a sequence that has made room a slot with all that it had."""
+        slot = self._kv.reopen(parked.books)
+        assert slot is not None, "a slot is free"
+        self._runner.load(slot.id, parked.saved)
+        sequence.slot, sequence.went_on = slot, True
+        self._unpark(sequence)
 
     def _waits(self, sequence: Sequence, running: list[Sequence]) -> bool:
         """Whether the sequence waits for a prefix that another one is computing."""
+        if sequence.parked is not None:
+            return False
         other = sequence.waits_for
         if other is not None:
             if other.slot is not None and other.prefilling and other.n_computed < sequence.waits_until:
@@ -45,7 +135,7 @@ class Admission:
         if leader is None and sequence is not sequence.group.sequences[0]:
             # The first candidate is admitted first: it alone is scored, so no other may finish the prompt before it.
             return True
-        if leader is not None and leader.slot is not None and leader.prefilling:
+        if leader is not None and leader.prefilling:
             # The common case of n and best_of, without comparing prompts.
             return leader.scored or sequence.n_prompt >= WORTH_COPYING
         return self._find_prefix(sequence, running)

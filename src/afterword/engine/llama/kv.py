@@ -84,6 +84,15 @@ class Placement:
     """Its first `n_reused` tokens must be copied to `slot` first; None: they are in place."""
 
 
+@dataclass(frozen=True, slots=True)
+class Books:
+    """What a slot held that another sequence was given, for when its own goes on."""
+
+    tokens: NDArray[np.int32]
+    n_exact: int
+    rows: list[ScoreRow | None]
+
+
 class KVSlots:
     """All slots of one context. Engine thread only."""
 
@@ -97,6 +106,11 @@ class KVSlots:
 
     def __iter__(self) -> Iterator[Slot]:
         return iter(self._slots)
+
+    @property
+    def n_slots(self) -> int:
+        """All of them."""
+        return len(self._slots)
 
     def slot(self, slot_id: int) -> Slot:
         """The slot of that id."""
@@ -194,6 +208,20 @@ class KVSlots:
         assert slot.running
         slot.running = False
         self._touch(slot)
+
+    def books(self, slot: Slot) -> Books:
+        """What is recorded of a slot."""
+        return Books(slot.tokens[: slot.n].copy(), slot.n_exact, slot.rows[:])
+
+    def reopen(self, books: Books) -> Slot | None:
+        """Choose a slot for a sequence that goes on, and record what the caller now puts back into it."""
+        slot = self._victim(None)
+        if slot is not None:
+            slot.n, slot.n_exact, slot.rows = len(books.tokens), books.n_exact, books.rows
+            slot.tokens[: slot.n] = books.tokens
+            slot.running = True
+            self._touch(slot)
+        return slot
 
     def drop_unrecorded(self, slot: Slot) -> None:
         """An idle slot holds more tokens than are recorded. Where they cannot be cut off, none is kept."""

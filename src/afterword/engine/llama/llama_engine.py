@@ -169,8 +169,7 @@ class LlamaEngine(Engine):
         return sequences
 
     def _cancel(self, group: Group) -> None:
-        held = [*self._scheduler.running, *self._scheduler.waiting]
-        self._scheduler.counters.cancelled += sum(sequence.group is group for sequence in held)
+        self._scheduler.counters.cancelled += sum(s.slot is not None for s in group.sequences) + len(group.waiting)
         self._scheduler.cancel(group)
 
     def _end(self, sequence: Sequence) -> None:
@@ -188,7 +187,7 @@ class LlamaEngine(Engine):
 
     def _publish(self) -> None:
         """Publish the counts of this step. Ended sequences come first: else `stats` would count them as waiting."""
-        n_taken = len(self._scheduler.running) + len(self._scheduler.waiting)
+        n_taken = len(self._scheduler.running) + self._scheduler.n_waiting
         self._tracker.remove(self._n_taken - n_taken)
         self._n_taken = n_taken
         self._n_running, self._n_idle = len(self._scheduler.running), self._kv.n_idle

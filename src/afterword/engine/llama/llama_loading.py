@@ -10,6 +10,7 @@ from afterword.config.tree import DEFAULT_CONTEXT, KernelChoice
 from afterword.engine.base import Capabilities
 from afterword.engine.identity import ResultCache, fingerprint, model_hash
 from afterword.engine.llama.aborting import loading, say_why_it_aborts
+from afterword.engine.llama.admission import SLOTS_TO_PARKED
 from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, MICRO_BATCH, QUANTISED, UNFUSED, Arithmetic
 from afterword.engine.llama.binding import (
     LIBRARIES_FOLDER,
@@ -209,7 +210,7 @@ def _plan_memory(model: LlamaModel, settings: LlamaSettings, arithmetic: Arithme
     spare = arithmetic.n_spare_slots * cells(context) * model.kv_bytes_per_token
     need = MemoryNeed(
         weights=model.size,
-        kv_per_token=model.kv_bytes_per_token,
+        kv_per_token=model.kv_bytes_per_token + model.kv_bytes_per_token // SLOTS_TO_PARKED,
         compute=compute_bytes(MICRO_BATCH, model.n_vocab, seen) + spare,
         n_ctx_train=model.n_ctx_train,
     )

@@ -3,7 +3,6 @@
 The only caller of `LlamaContext`. Engine thread only.
 """
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,7 +13,7 @@ from typing_extensions import override
 
 from afterword.engine.llama.arithmetic import Arithmetic, Rows, lay_out
 from afterword.engine.llama.binding import LlamaContext
-from afterword.engine.llama.sequence import Span
+from afterword.engine.llama.sequence import Saved, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +44,14 @@ class Runner(Protocol):
         """Exchange the contents of two slots that hold n_a and n_b tokens."""
         ...
 
+    def save(self, slot: int) -> Saved:
+        """A copy of all that a slot holds, outside of the slots."""
+        ...
+
+    def load(self, slot: int, saved: Saved) -> None:
+        """Make a slot hold what was saved, to the bit."""
+        ...
+
 
 class LlamaRunner(Runner):
     """`Runner` on a llama.cpp context, which has the spare slots of its arithmetic at its end."""
@@ -52,7 +59,7 @@ class LlamaRunner(Runner):
     def __init__(self, context: LlamaContext, arithmetic: Arithmetic) -> None:
         self._context = context
         self._arithmetic = arithmetic
-        self._snapshot: tuple[int, ctypes.Array[ctypes.c_uint8]] | None = None
+        self._snapshot: tuple[int, Saved] | None = None
 
     @override
     def forward(self, spans: Sequence[Span]) -> list[Computed]:
@@ -105,6 +112,15 @@ class LlamaRunner(Runner):
             self._context.truncate(slot, 0)
         for slot, data in held:
             self._context.restore(b if slot == a else a, data)
+
+    @override
+    def save(self, slot: int) -> Saved:
+        return self._context.snapshot(slot)
+
+    @override
+    def load(self, slot: int, saved: Saved) -> None:
+        self._snapshot = None
+        self._context.restore(slot, saved)
 
 
 def _rows_of(span: Span) -> Rows:

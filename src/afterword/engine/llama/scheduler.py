@@ -1,7 +1,8 @@
 """A step of the engine: admit, close a gap, decide, forward, commit.
 
 There is no prefill or decode phase: a sequence has tokens and `n_computed`, and each step computes some of the
-difference. Nothing is preempted: a slot is large enough for prompt and max_tokens by construction.
+difference. A slot is large enough for prompt and max_tokens by construction; a sequence may be made to wait in between,
+so that another gets its turn, and then goes on where it was.
 
 Knows no model library, no threads and no clock. Engine thread only.
 """
@@ -15,6 +16,7 @@ from afterword.engine.llama.arithmetic import Arithmetic, best_move, is_worth_mo
 from afterword.engine.llama.commit import Committer
 from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.policy import Policy, Turns, next_batch
+from afterword.engine.llama.reading_order import ReadingOrder
 from afterword.engine.llama.runner import Runner
 from afterword.engine.llama.sequence import Group, Sequence, Span
 from afterword.engine.mailbox import Message
@@ -40,13 +42,15 @@ class Scheduler:
         self._arithmetic = arithmetic
         self._policy = policy
         self._turns = Turns()
+        self._reading = ReadingOrder()
         self._admission = Admission(kv, runner)
         self._committer = Committer(kv, log_softmax, arithmetic)
-        self.waiting: list[Sequence] = []
+        self._next_swap = 0
+        """The step before which none makes room for another."""
         self.running: list[Sequence] = []
         """In the order in which they were admitted."""
         self.just_admitted: list[Sequence] = []
-        """Sequences admitted in the latest step."""
+        """Sequences that got their first slot in the latest step."""
 
     @property
     def counters(self) -> Counters:
@@ -54,17 +58,22 @@ class Scheduler:
         return self._committer.counters
 
     @property
+    def n_waiting(self) -> int:
+        """Sequences without a slot."""
+        return self._admission.n_waiting
+
+    @property
     def idle(self) -> bool:
         """Whether there is nothing to do."""
-        return not self.waiting and not self.running
+        return self.n_waiting == 0 and not self.running
 
     def add(self, group: Group) -> None:
         """Queue all candidates of a group."""
-        self.waiting.extend(group.sequences)
+        self._admission.join(group)
 
     def cancel(self, group: Group) -> None:
         """Drop a group; its slots are free at once, and what they hold stays as prefix cache."""
-        self.waiting = [s for s in self.waiting if s.group is not group]
+        self._admission.leave(group)
         for sequence in [s for s in self.running if s.group is group]:
             self._release(sequence)
 
@@ -77,13 +86,14 @@ class Scheduler:
         """Compute one batch; the messages come in the order in which they happened."""
         self._admit()
         self._close_gap()
-        batch = self._policy(self.running, self._turns, self._arithmetic)
+        batch = self._policy(self._reading.in_turn(self.running), self._turns, self._arithmetic)
         self._turns = batch.turns
         messages: list[Message] = [(s.group.mailbox, Started()) for s in self.just_admitted if s.group.leader is s]
         if not batch.pieces:
             return messages
         by_slot = {s.slot_id: s for s in self.running}
         self._committer.counters.add_step(sum(piece.n for piece in batch.pieces))
+        self._reading.note(by_slot[piece.slot] for piece in batch.pieces)
         for computed in self._runner.forward([_span(by_slot[piece.slot], piece.n) for piece in batch.pieces]):
             sequence = computed.span.sequence
             if sequence.slot is not None:
@@ -95,11 +105,17 @@ class Scheduler:
         return messages
 
     def _admit(self) -> None:
-        self.just_admitted = admitted = self._admission.admit(self.waiting, self.running)
-        if admitted:
-            entered = set(map(id, admitted))
-            self.waiting = [s for s in self.waiting if id(s) not in entered]
-            self.running += admitted
+        admitted = self._admission.admit(self.running)
+        self.running += admitted
+        n_steps = self.counters.steps
+        if self.n_waiting > 0 and self._kv.n_free == 0 and n_steps >= self._next_swap:
+            swap = self._admission.swap(self.running)
+            if swap is not None:
+                self.running.remove(swap.left)
+                self.running.append(swap.entered)
+                admitted.append(swap.entered)
+                self._next_swap = n_steps + swap.n_steps
+        self.just_admitted = [s for s in admitted if not s.went_on]
 
     def _close_gap(self) -> None:
         """Move one sequence next to the others if that pays; once a step, so gaps close one by one."""
@@ -124,10 +140,8 @@ class Scheduler:
         return messages
 
     def _release(self, sequence: Sequence) -> None:
-        assert sequence.slot is not None
         self.running.remove(sequence)
-        self._kv.close(sequence.slot)
-        sequence.slot = None
+        self._admission.give_back(sequence)
 
 
 def _span(sequence: Sequence, n: int) -> Span:

@@ -3,16 +3,22 @@
 All state of a running completion lives here and dies with it. Engine thread only.
 """
 
+import ctypes
+from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from afterword.engine.candidate import Candidate
-from afterword.engine.llama.kv import Demand, Slot
+from afterword.engine.line import Claim
+from afterword.engine.llama.kv import Books, Demand, Slot
 from afterword.engine.mailbox import Mailbox
 from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.sampler import Sampler
+
+Saved = ctypes.Array[ctypes.c_uint8]
+"""What a slot held, in llama.cpp's own format."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +35,21 @@ class Group:
     """`PromptDone` has been sent: some sequence has processed the prompt."""
     leader: "Sequence | None" = None
     """The first sequence to be admitted: it is scored, and the others wait for its prefill."""
+    waiting: deque["Sequence"] = field(default_factory=deque)
+    """Those without a slot, in the order in which they get one."""
+
+    @property
+    def claim(self) -> Claim:
+        """On whose behalf its sequences run."""
+        return self.request.claim
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """What was in the slot of a sequence that has made room for another."""
+
+    books: Books
+    saved: Saved
 
 
 @dataclass(slots=True, eq=False)
@@ -42,6 +63,12 @@ class Sequence:
     """What it looks for in the prefix cache; `demand.prompt` is the prompt."""
     slot: Slot | None = None
     n_computed: int = 0
+    n_entered: int = 0
+    """`n_computed` when it got its slot."""
+    parked: Parked | None = None
+    """Set while it waits to go on."""
+    went_on: bool = False
+    """It has made room once and got another slot."""
     last_token: int = -1
     """The sampled token that is not in the slot yet; meaningful once the prompt is computed."""
     n_reused: int = 0
