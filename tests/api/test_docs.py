@@ -2,7 +2,9 @@
 
 import json
 import re
+from urllib.parse import urljoin
 
+import pytest
 from tests.api.served import app_of, client_of
 
 from afterword.fields.table import FIELDS
@@ -33,6 +35,29 @@ async def test_nothing_comes_from_elsewhere() -> None:
     page = await documentation()
     assert re.findall(r"(?:src|href)=\"([^\"]*)\"", page) == ["openapi.json"]
     assert "<script" not in page
+
+
+@pytest.mark.parametrize("path", ["/", "/docs", "/docs/", "/v1", "/v1/"])
+async def test_every_link_is_relative_so_that_a_proxy_may_put_all_below_a_path(path: str) -> None:
+    async with client_of(app_of()) as client:
+        answer = await client.get(path)
+        found = re.findall(r'(?:src|href)="([^"#]+)"', answer.text)
+        if answer.headers["content-type"] == "application/json":
+            found = [answer.json()[name] for name in ("completions", "models", "documentation")]
+        assert found != []
+        below = urljoin("http://test/a/path/", path.lstrip("/"))
+        for link in found:
+            target = urljoin(below, link)
+            assert target.startswith("http://test/a/path/")
+            assert (await client.get(target.replace("/a/path/", "/"))).status_code in (200, 405)
+
+
+async def test_the_description_is_of_the_server_beside_it() -> None:
+    async with client_of(app_of()) as client:
+        described = (await client.get("/openapi.json")).json()
+    assert [urljoin("http://test/a/path/openapi.json", one["url"]) for one in described["servers"]] == [
+        "http://test/a/path/"
+    ]
 
 
 async def test_texts_are_escaped() -> None:

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from afterword.api.serving import from_here
 from afterword.api.wire import dumps
 
 router = APIRouter()
@@ -24,18 +25,19 @@ _STYLE = (
 @router.get("/docs", include_in_schema=False)
 async def docs(request: Request) -> Response:
     """Every route, and every field of a completion request."""
-    return HTMLResponse(page(request.app.openapi()), headers={"content-security-policy": SECURITY_POLICY})
+    text = page(request.app.openapi(), from_here(request, "openapi.json"))
+    return HTMLResponse(text, headers={"content-security-policy": SECURITY_POLICY})
 
 
-def page(openapi: dict[str, Any]) -> str:
-    """The HTML of an OpenAPI document whose schemas have a `CompletionBody`."""
+def page(openapi: dict[str, Any], where: str) -> str:
+    """The HTML of an OpenAPI document whose schemas have a `CompletionBody`; `where` is a reference to it."""
     info = openapi["info"]
     title = f"{info['title']} {info['version']}"
     fields = openapi["components"]["schemas"]["CompletionBody"]["properties"]
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style><h1>{escape(title)}</h1>"
-        '<p>The whole description for programs: <a href="openapi.json">openapi.json</a>.</p>'
+        f'<p>The whole description for programs: <a href="{escape(where)}">openapi.json</a>.</p>'
         f"<h2>Routes</h2>{_table(('Route', 'What it does'), _routes(openapi['paths']))}"
         "<h2>Fields of a completion request</h2>"
         f"{_table(('Field', 'Takes', 'Default', 'What it does'), [_field(*item) for item in fields.items()])}</html>"

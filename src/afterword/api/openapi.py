@@ -113,7 +113,9 @@ def describe_api(app: FastAPI) -> None:
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            described = get_openapi(title=app.title, version=app.version, routes=app.routes)
+            # Beside the description itself: a proxy may have put both below a path.
+            beside = [{"url": "."}]
+            described = get_openapi(title=app.title, version=app.version, routes=app.routes, servers=beside)
             schemas = described.setdefault("components", {}).setdefault("schemas", {})
             schemas.update(SCHEMAS | {"CompletionBody": body_schema()})
             app.openapi_schema = described

@@ -30,6 +30,16 @@ class Serving:
     lanes: Lanes
 
 
+def from_here(request: Request, path: str) -> str:
+    """A reference to the server's route `path`, without a slash in front, that is relative to the request's own URL.
+
+    docs/rules.md#links
+    """
+    raw_path: bytes = request.scope["raw_path"]
+    depth = raw_path.count(b"/") - 1
+    return "../" * depth + path
+
+
 def serving(request: Request) -> Serving:
     """The `Serving` of the application that handles `request`."""
     return serving_of(request.app)

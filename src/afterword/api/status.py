@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from afterword import __version__
 from afterword.api.openapi import HEALTH_DOCS, METRICS_DOCS, READY_DOCS, WELCOME_DOCS
-from afterword.api.serving import Serving, serving
+from afterword.api.serving import Serving, from_here, serving
 from afterword.api.wire import json_response
 from afterword.metrics import CONTENT_TYPE
 
@@ -15,13 +15,13 @@ router = APIRouter(tags=["status"])
 
 @router.get("/v1", **WELCOME_DOCS)
 async def welcome(request: Request) -> Response:
-    """The server's name and version, and its routes."""
+    """The server's name and version, and its routes, relative to this one."""
     about = {
         "name": "afterword",
         "version": __version__,
-        "completions": "/v1/completions",
-        "models": "/v1/models",
-        "documentation": "/docs",
+        "completions": from_here(request, "v1/completions"),
+        "models": from_here(request, "v1/models"),
+        "documentation": from_here(request, "docs"),
         "default_model": serving(request).registry.get(None).name,
     }
     return json_response(about)
