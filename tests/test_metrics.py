@@ -178,7 +178,7 @@ async def everything() -> Samples:
     gateway = gateway_of({"few": Grant("k1", "acme", limits=limits)}, ledger=ListedRows(), limiter=memory_limiter())
     upstream = EngineStats(state="ready", upstreams=(UpstreamStats("there", "closed", 1, 0, 0),))
     app = app_of(EchoEngine(), SilentEngine(upstream), gateway=gateway)
-    serving_of(app).metrics.observe(record("k2"))
+    serving_of(app).recording.metrics.observe(record("k2"))
     async with client_of(app, authorization="Bearer few") as client:
         for _ in range(2):
             await client.post("/v1/completions", json=ASK)

@@ -4,7 +4,9 @@ from starlette.types import Scope
 from afterword.api.exchange import Exchange
 from afterword.api.party import claim_of
 from afterword.engine.line import Claim
+from afterword.engine.trace import Trace
 from afterword.gateway.grant import Grant
+from afterword.tracing.tracer import Timeline
 
 
 @pytest.mark.parametrize(
@@ -19,6 +21,6 @@ from afterword.gateway.grant import Grant
     ],
 )
 def test_a_party_is_a_key_or_else_an_address(key_id: str | None, client: tuple[str, int] | None, party: str) -> None:
-    exchange = Exchange("req_1", 0.0, grant=Grant(key_id, None))
+    exchange = Exchange(Trace("req_1"), Timeline(0.0), grant=Grant(key_id, None))
     scope: Scope = {"client": client, "state": {"exchange": exchange}}
     assert claim_of(scope) == Claim(party, "req_1")

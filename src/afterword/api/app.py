@@ -16,7 +16,7 @@ from afterword import __version__
 from afterword.api import completions, docs, models_routes, playground, ratelimit, scale_models, status, tokenize
 from afterword.api.auth import KeyMiddleware
 from afterword.api.error_responses import FailureMiddleware, describe
-from afterword.api.exchange import ExchangeMiddleware, OpenExchanges
+from afterword.api.exchange import ExchangeMiddleware, OpenExchanges, Recording
 from afterword.api.intake import Intake
 from afterword.api.lanes import Lanes
 from afterword.api.openapi import describe_api
@@ -27,6 +27,7 @@ from afterword.gateway.interfaces import Gateway
 from afterword.gateway.opening import OPEN
 from afterword.metrics import Metrics, RequestMetrics
 from afterword.registry import Registry
+from afterword.tracing.tracer import Tracer
 
 METHODS = ("GET", "POST", "HEAD")
 """The methods that routes have."""
@@ -52,11 +53,12 @@ def create_app(
     gateway: Gateway = OPEN,
     content_filter: ContentFilter | None = None,
     metrics: RequestMetrics | None = None,
+    tracer: Tracer | None = None,
 ) -> FastAPI:
     """The application that serves `registry` to the clients that `gateway` admits. No state outside the app.
 
-    It closes the engines and the gateway when it shuts down. `content_filter`: what `load_filter` makes of the
-    server's own. `metrics`: where requests are counted, None: its own.
+    It closes the engines, the gateway and `tracer` when it shuts down. `content_filter`: what `load_filter` makes of
+    the server's own. `metrics`: where requests are counted, None: its own.
     """
     app = FastAPI(
         title="afterword",
@@ -69,7 +71,8 @@ def create_app(
     counts = Metrics(registry.all()) if metrics is None else metrics
     counts.watch("afterword_limits_alone", LIMITS_ALONE, lambda: gateway.limiter.n_alone)
     intake = Intake(server.max_body_bytes, server.bodies_bytes)
-    app.state.serving = Serving(registry, server, content_filter, gateway, counts, OpenExchanges(), intake, Lanes())
+    recording = Recording(counts, OpenExchanges(), tracer)
+    app.state.serving = Serving(registry, server, content_filter, gateway, recording, intake, Lanes())
     for part in (completions, models_routes, scale_models, tokenize, status, docs, playground):
         app.include_router(part.router)
     app.add_exception_handler(HTTPException, _routing_failure)
@@ -94,7 +97,7 @@ def _add_layers(app: FastAPI, cors_origins: tuple[str, ...]) -> None:
             # Browsers require this for pages on the public web that call a server on the user's own machine.
             allow_private_network=True,
         )
-    app.add_middleware(ExchangeMiddleware, metrics=serve.metrics, gateway=serve.gateway, exchanges=serve.exchanges)
+    app.add_middleware(ExchangeMiddleware, recording=serve.recording, gateway=serve.gateway)
 
 
 @asynccontextmanager
@@ -103,9 +106,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     serve = serving_of(app)
     engines = {id(served.engine): served.engine for served in serve.registry.all()}
     async with AsyncExitStack() as last_first:
+        if serve.recording.tracer is not None:
+            last_first.push_async_callback(asyncio.to_thread, serve.recording.tracer.close)
         for part in (serve.gateway.ledger, serve.gateway.limiter, serve.gateway.keys):
             last_first.push_async_callback(part.aclose)
-        last_first.push_async_callback(_recorded, serve.exchanges)
+        last_first.push_async_callback(_recorded, serve.recording.exchanges)
         for engine in engines.values():
             last_first.push_async_callback(engine.aclose)
         yield

@@ -26,7 +26,6 @@ from afterword.api.party import claim_of
 from afterword.api.render import AnswerHead, BodyRenderer, ChunkRenderer, new_head
 from afterword.api.serving import Serving, serving
 from afterword.api.sse import EventStream, frame
-from afterword.api.trace_context import trace_of
 from afterword.completions.assemble import Assembler, Delta, join
 from afterword.completions.completion import Completion
 from afterword.completions.filter.screen import Hit, Screened
@@ -87,7 +86,7 @@ async def _answer(request: Request, dialect: Dialect, override: dict[str, Any]) 
     served = find_model(dialect, serve.registry, body.model, request.scope)
     completion = await serve.lanes.run(n_bytes, partial(resolve, body, served, serve.server))
     exchange = exchange_of(request.scope)
-    completion = completion.sent(trace_of(exchange.request_id, request.headers), claim_of(request.scope))
+    completion = completion.sent(exchange.trace, claim_of(request.scope))
     task = CompletionTask(dialect, completion, served, Assembler(completion), exchange, serve)
     task.exchange.begin(task.completion, task.assembler, served.full_name)
     task.exchange.reservation = await serve.gateway.limiter.admit(grant_of(request.scope), completion.most_tokens)
@@ -117,7 +116,7 @@ async def _deltas(task: CompletionTask) -> AsyncIterator[AsyncGenerator[Delta, N
             run(task.completion, task.served.engine) as running,
             aclosing(_fold(task, _screened(task, running))) as deltas,
         ):
-            task.exchange.submitted = True
+            task.exchange.submit()
             after.callback(_count_unread, task, running)
             yield deltas
 
@@ -134,7 +133,7 @@ def _screened(task: CompletionTask, running: CompletionEvents) -> AsyncIterator[
         return running
 
     def note(hit: Hit) -> None:
-        task.serve.metrics.flagged(hit.context.model)
+        task.serve.recording.metrics.flagged(hit.context.model)
         log_flagged(hit)
 
     return Screened(running, task.completion, content_filter, task.exchange.request_id, note)
@@ -144,7 +143,7 @@ async def _fold(task: CompletionTask, events: AsyncIterator[tuple[int, Event]]) 
     async for prompt_index, event in events:
         gap = task.exchange.note_event(prompt_index, event)
         if gap is not None:
-            task.serve.metrics.between_tokens(task.completion.model, gap)
+            task.serve.recording.metrics.between_tokens(task.completion.model, gap)
         for delta in task.assembler.fold(prompt_index, event):
             if delta.finish_reason is not None:
                 task.exchange.finish_reasons.append(delta.finish_reason)

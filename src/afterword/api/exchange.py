@@ -14,14 +14,17 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from afterword.api.ratelimit import ratelimit_headers
+from afterword.api.trace_context import trace_of
 from afterword.completions.assemble import Assembler
 from afterword.completions.completion import Completion
 from afterword.completions.counting import NOTHING_USED, Usage
 from afterword.engine.events import Chunk, Event
+from afterword.engine.trace import Trace
 from afterword.gateway.grant import Grant
 from afterword.gateway.interfaces import Gateway, LimitState, Reservation, UsageRow
 from afterword.logs import CompletionRecord, RequestRecord, log_request
 from afterword.metrics import RequestMetrics
+from afterword.tracing.tracer import RequestSpan, Timeline, Tracer
 
 CLIENT_LEFT_STATUS = 499
 """Recorded when the client disconnects before there is a status; never sent."""
@@ -36,9 +39,11 @@ _SANE_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 class Exchange:
     """What is known so far about the request being handled. One per request, on the event loop."""
 
-    request_id: str
-    started: float
-    """`time.perf_counter()` at arrival."""
+    trace: Trace
+    """What others call it; its id is ours too."""
+    timeline: Timeline
+    span: RequestSpan | None = None
+    """None: nothing is traced."""
     status: int | None = None
     left: bool = False
     broke: int | None = None
@@ -69,11 +74,23 @@ class Exchange:
         self.assembler = assembler
         self.full_name = full_name
 
+    @property
+    def request_id(self) -> str:
+        """The id that the answer and the log have."""
+        return self.trace.request_id
+
+    def submit(self) -> None:
+        """The engine has accepted all prompts."""
+        self.submitted = True
+        self.timeline.submitted = time.perf_counter()
+
     def note_event(self, prompt_index: int, event: Event) -> float | None:
         """Notice when tokens come. Returns the seconds for each token since the candidate's chunk before, if any."""
+        now = time.perf_counter()
         if not isinstance(event, Chunk):
+            self.timeline.note(prompt_index, event, now)
             return None
-        now, candidate = time.perf_counter(), (prompt_index, event.index)
+        candidate = (prompt_index, event.index)
         if self.first_token is None:
             self.first_token = now
         before = self.latest.get(candidate)
@@ -115,7 +132,7 @@ class Exchange:
             completion_tokens=usage.completion_tokens,
             estimated=usage.estimated,
             finish_reasons=tuple(self.finish_reasons),
-            ttft=None if self.first_token is None else self.first_token - self.started,
+            ttft=None if self.first_token is None else self.first_token - self.timeline.started,
         )
 
 
@@ -150,14 +167,23 @@ class OpenExchanges:
         await self._none.wait()
 
 
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Where requests are counted and traced."""
+
+    metrics: RequestMetrics
+    exchanges: OpenExchanges
+    tracer: Tracer | None
+    """None: nothing is traced."""
+
+
 class ExchangeMiddleware:
     """Opens an `Exchange` per request, adds headers (docs/rules.md#headers), and records how it ended."""
 
-    def __init__(self, app: ASGIApp, metrics: RequestMetrics, gateway: Gateway, exchanges: OpenExchanges) -> None:
+    def __init__(self, app: ASGIApp, recording: Recording, gateway: Gateway) -> None:
         self._app = app
-        self._metrics = metrics
+        self._recording = recording
         self._gateway = gateway
-        self._exchanges = exchanges
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Call the application between opening and recording."""
@@ -165,7 +191,7 @@ class ExchangeMiddleware:
             await self._app(scope, receive, send)
             return
         path = scope["path"]
-        exchange = Exchange(request_id(Headers(scope=scope)), time.perf_counter())
+        exchange = self._open(Headers(scope=scope))
         scope.setdefault("state", {})["exchange"] = exchange
 
         async def send_with_headers(message: Message) -> None:
@@ -175,7 +201,7 @@ class ExchangeMiddleware:
                 _add_headers(message, exchange)
             await send(message)
 
-        self._exchanges.opened()
+        self._recording.exchanges.opened()
         try:
             await self._app(scope, receive, send_with_headers)
         finally:
@@ -186,7 +212,15 @@ class ExchangeMiddleware:
                 try:
                     await _settle(exchange)
                 finally:
-                    self._exchanges.closed()
+                    self._recording.exchanges.closed()
+
+    def _open(self, headers: Headers) -> Exchange:
+        tracer, trace = self._recording.tracer, trace_of(request_id(headers), headers)
+        timeline = Timeline(time.perf_counter())
+        if tracer is None:
+            return Exchange(trace, timeline)
+        span = tracer.begin(trace)
+        return Exchange(span.trace, timeline, span)
 
     async def _limit_state(self, exchange: Exchange) -> LimitState:
         """What the key has left, for the answer's headers; empty where no key was needed."""
@@ -204,7 +238,7 @@ class ExchangeMiddleware:
             route=route_label(scope),
             status=exchange.outcome if exchange.status is None else exchange.status,
             outcome=exchange.outcome,
-            latency=time.perf_counter() - exchange.started,
+            latency=time.perf_counter() - exchange.timeline.started,
             left=exchange.left,
             key_id=None if exchange.grant is None else exchange.grant.key_id,
             account_id=None if exchange.grant is None else exchange.grant.account_id,
@@ -212,11 +246,13 @@ class ExchangeMiddleware:
             allowances=exchange.limit_state.figures(),
             completion=exchange.record(),
         )
-        self._metrics.observe(record)
+        self._recording.metrics.observe(record)
         if record.completion is not None:
             self._gateway.ledger.write(usage_row(record, record.completion))
         if record.route not in QUIET_ROUTES:
             log_request(record)
+            if exchange.span is not None:
+                exchange.span.end(record, exchange.timeline)
 
 
 async def _settle(exchange: Exchange) -> None:
@@ -258,7 +294,7 @@ def route_label(scope: Scope) -> str:
 def _add_headers(message: Message, exchange: Exchange) -> None:
     headers = MutableHeaders(raw=message.setdefault("headers", []))
     headers["x-request-id"] = exchange.request_id
-    headers["openai-processing-ms"] = str(round((time.perf_counter() - exchange.started) * 1000))
+    headers["openai-processing-ms"] = str(round((time.perf_counter() - exchange.timeline.started) * 1000))
     headers["openai-version"] = "2020-10-01"
     for name, value in ratelimit_headers(exchange.limit_state):
         headers[name] = value

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from fastapi import FastAPI
 from starlette.requests import Request
 
-from afterword.api.exchange import OpenExchanges
+from afterword.api.exchange import Recording
 from afterword.api.intake import Intake
 from afterword.api.lanes import Lanes
 from afterword.completions.filter.verdict import ContentFilter
 from afterword.config.tree import ServerConfig
 from afterword.gateway.interfaces import Gateway
-from afterword.metrics import RequestMetrics
 from afterword.registry import Registry
 
 
@@ -24,8 +23,7 @@ class Serving:
     content_filter: ContentFilter | None
     """Checks every completion before it is sent; None: there is none."""
     gateway: Gateway
-    metrics: RequestMetrics
-    exchanges: OpenExchanges
+    recording: Recording
     intake: Intake
     lanes: Lanes
 

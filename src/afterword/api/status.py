@@ -51,7 +51,7 @@ async def ready(request: Request) -> Response:
 @router.get("/metrics", **METRICS_DOCS)
 async def metrics(request: Request) -> Response:
     """Prometheus text."""
-    return Response(serving(request).metrics.render(), headers={"content-type": CONTENT_TYPE})
+    return Response(serving(request).recording.metrics.render(), headers={"content-type": CONTENT_TYPE})
 
 
 def _states(serve: Serving) -> dict[str, str]:

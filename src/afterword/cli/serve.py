@@ -22,6 +22,7 @@ from afterword.errors import ConfigurationError
 from afterword.gateway.opening import check_gateway, open_gateway
 from afterword.loading.load_registry import load_registry
 from afterword.machine import free_descriptors
+from afterword.tracing.tracer import open_tracer
 
 
 def serve(config: Config, cluster: str | None) -> None:
@@ -33,6 +34,7 @@ def serve(config: Config, cluster: str | None) -> None:
     check_gateway(config)
     # Before anything is loaded or deployed, and for a cluster only to find out whether it can be.
     content_filter = load_filter(config.server.content_filter)
+    tracer = open_tracer(config.server.otlp_endpoint)
     if cluster is not None:
         serve_on_cluster(config, cluster)
         return
@@ -40,7 +42,7 @@ def serve(config: Config, cluster: str | None) -> None:
     with _bind(config.server) as listener:
         structlog.get_logger("afterword").info("loading", models=[model.name for model in config.models])
         registry = load_registry(config)
-        app = create_app(registry, config.server, open_gateway(config), content_filter)
+        app = create_app(registry, config.server, open_gateway(config), content_filter, tracer=tracer)
         server = _Server(
             uvicorn_config(app, config.server, free_descriptors()),
             ready_line(config, registry, listener.getsockname()[1]),

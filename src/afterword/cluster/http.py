@@ -23,6 +23,7 @@ from afterword.gateway.opening import open_gateway
 from afterword.loading.load_registry import registry_of, runs_here
 from afterword.loading.tokenizers import load_tokenizer
 from afterword.registry import ServedModel
+from afterword.tracing.tracer import open_tracer
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 """As ASGI has it."""
@@ -73,7 +74,9 @@ class HttpReplica:
         """Called by Ray Serve after the constructor."""
         server = self._config.server
         content_filter, gateway = load_filter(server.content_filter), open_gateway(self._config)
-        return _without_request_id(create_app(self._registry, server, gateway, content_filter, self._metrics))
+        tracer = open_tracer(server.otlp_endpoint)
+        app = create_app(self._registry, server, gateway, content_filter, self._metrics, tracer)
+        return _without_request_id(app)
 
     async def exposition(self) -> Exposition:
         """This replica's own counters."""

@@ -12,6 +12,7 @@ from afterword.config.values import (
     Database,
     Directory,
     FileOrFunction,
+    HttpUrl,
     Memory,
     RedisUrl,
     Share,
@@ -91,6 +92,12 @@ class ServerConfig(Table):
         None,
         "List of words and patterns, or Python function, that ends completions; see docs/filter.md.",
         shown="none",
+    )
+    otlp_endpoint: HttpUrl | None = key(
+        None,
+        "OpenTelemetry collector that traces are sent to over HTTP, e.g. http://127.0.0.1:4318; see "
+        "docs/observability.md.",
+        shown="none: nothing is traced",
     )
     log_format: Literal["console", "json"] = key("console", "How log lines are written to stderr.")
     log_level: Literal["debug", "info", "warning", "error"] = key("info", "Least severe lines to log.")

@@ -5,7 +5,7 @@ candidate, `Chunk`s in order and `Finished` last. Candidates interleave. Joining
 whole text and tokens. `Counted` may come once between `Started` and the last.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,8 @@ class PromptDone:
     """Prompt tokens that were not computed because their KV cells were already there."""
     scores: PromptScores | None
     """Set if and only if `GenerationRequest.prompt_logprobs` was not None."""
+    waited: float | None = field(default=None, compare=False)
+    """Seconds until it had a slot; None: the engine does not say. No part of what was computed."""
 
 
 @dataclass(frozen=True, slots=True)

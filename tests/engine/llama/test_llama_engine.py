@@ -116,6 +116,14 @@ async def test_events_come_in_order_from_the_first_to_the_last() -> None:
     assert isinstance(told.events[-1], Finished)
 
 
+async def test_a_prompt_says_how_long_it_waited_for_a_slot() -> None:
+    async with opened(n_slots=1) as bench:
+        first, second = await asyncio.gather(*(complete(bench.engine, ask(100, max_tokens=20)) for _ in range(2)))
+    assert first.prompt.waited is not None
+    assert second.prompt.waited is not None
+    assert 0 <= first.prompt.waited < second.prompt.waited
+
+
 async def test_engine_without_work_gives_up_its_workers_once(monkeypatch: pytest.MonkeyPatch) -> None:
     given_up_by: list[str] = []
     monkeypatch.setattr(llama_engine, "release_workers", lambda: given_up_by.append(threading.current_thread().name))

@@ -83,7 +83,8 @@ class Committer:
         self.counters.cached_tokens += sequence.n_reused
         k = group.request.prompt_logprobs
         scores = None if k is None else _prompt_scores(slot.rows[: sequence.n_prompt - 1], k)
-        return PromptDone(sequence.n_reused, scores)
+        assert group.admitted_at is not None
+        return PromptDone(sequence.n_reused, scores, max(0.0, group.admitted_at - group.queued_at))
 
     def _advance(self, sequence: Sequence, rows: NDArray[np.float32]) -> list[Message]:
         """Sample the next token, or end a sequence that may not have one."""

@@ -111,6 +111,7 @@ class LlamaEngine(Engine):
     def _run(self) -> None:
         try:
             while self._take_commands():
+                self._scheduler.now = time.monotonic()
                 messages = self._scheduler.step()
                 self._note_waits()
                 self._publish()

@@ -51,6 +51,8 @@ class Scheduler:
         """In the order in which they were admitted."""
         self.just_admitted: list[Sequence] = []
         """Sequences that got their first slot in the latest step."""
+        self.now = 0.0
+        """When the step begins, on the clock of `Group.queued_at`; the caller sets it."""
 
     @property
     def counters(self) -> Counters:
@@ -116,6 +118,9 @@ class Scheduler:
                 admitted.append(swap.entered)
                 self._next_swap = n_steps + swap.n_steps
         self.just_admitted = [s for s in admitted if not s.went_on]
+        for sequence in admitted:
+            if sequence.group.admitted_at is None:
+                sequence.group.admitted_at = self.now
 
     def _close_gap(self) -> None:
         """Move one sequence next to the others if that pays; once a step, so gaps close one by one."""

@@ -30,6 +30,8 @@ class Group:
     """Where its events go."""
     queued_at: float
     """Seconds on the monotonic clock."""
+    admitted_at: float | None = None
+    """When the step began in which its first sequence got a slot."""
     sequences: list["Sequence"] = field(default_factory=list)
     prompt_done: bool = False
     """`PromptDone` has been sent: some sequence has processed the prompt."""

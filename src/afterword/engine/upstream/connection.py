@@ -14,7 +14,7 @@ import httpx
 import orjson
 
 from afterword.config.vendor import VendorConfig
-from afterword.engine.trace import Trace
+from afterword.engine.trace import Trace, attempt
 from afterword.engine.upstream.event_stream import BYTE_ORDER_MARK, EventTooLong, bounded, events
 from afterword.engine.upstream.failures import MAY_PASS, Sizes, failure_of_event, failure_of_status, retry_after
 from afterword.engine.upstream.redaction import redaction
@@ -47,7 +47,7 @@ class _Sent:
     """One request, the same in every attempt."""
 
     content: bytes
-    headers: dict[str, str]
+    trace: Trace
 
 
 class UpstreamConnection:
@@ -74,9 +74,7 @@ class UpstreamConnection:
 
         Raises the error that our client gets: `InvalidRequest`, `Overloaded` or `UpstreamFailed`.
         """
-        # Headers of the configuration override these too.
-        headers = {name: value for name, value in trace.headers().items() if name not in self._named}
-        sent = _Sent(orjson.dumps(body), headers)
+        sent = _Sent(orjson.dumps(body), trace)
         async with AsyncExitStack() as stack:
             data, later = await self._begin(sent, sizes, stack)
             while data is not None and data != DONE:
@@ -103,11 +101,11 @@ class UpstreamConnection:
     ) -> tuple[bytes | None, AsyncIterator[bytes]]:
         """The first event and an iterator over the others, after as many attempts as it takes; `stack` closes it."""
         pause = FIRST_PAUSE
-        for attempt in range(self._vendor.retries + 1):
+        for number in range(self._vendor.retries + 1):
             try:
-                return await self._attempt(sent, sizes, stack)
+                return await self._attempt(sent, number, sizes, stack)
             except _AttemptFailed as failure:
-                if attempt == self._vendor.retries or not failure.again or failure.after > LONGEST_PAUSE:
+                if number == self._vendor.retries or not failure.again or failure.after > LONGEST_PAUSE:
                     raise failure.error from None
                 wait = max(failure.after, pause * random.uniform(0.5, 1.5))
             self.n_retries += 1
@@ -116,14 +114,17 @@ class UpstreamConnection:
         raise AssertionError("the last attempt returns or raises")
 
     async def _attempt(
-        self, sent: _Sent, sizes: Sizes, stack: AsyncExitStack
+        self, sent: _Sent, number: int, sizes: Sizes, stack: AsyncExitStack
     ) -> tuple[bytes | None, AsyncIterator[bytes]]:
         async with AsyncExitStack() as own:
+            named = own.enter_context(attempt(sent.trace, self._vendor.name, number))
+            # Headers of the configuration override these too.
+            headers = {name: value for name, value in named.items() if name not in self._named}
             try:
                 async with asyncio.timeout(self._vendor.first_event_timeout):
                     url = f"{self._vendor.url}/completions"
                     response = await own.enter_async_context(
-                        self._client.stream("POST", url, content=sent.content, headers=sent.headers)
+                        self._client.stream("POST", url, content=sent.content, headers=headers)
                     )
                     if response.status_code != httpx.codes.OK:
                         raise await _attempt_failed(response, sizes, self._redact)
@@ -140,7 +141,7 @@ class UpstreamConnection:
             except (httpx.HTTPError, httpx.InvalidURL, EventTooLong) as error:
                 raise _AttemptFailed(UpstreamFailed(f"broken before the first event: {error!r}"), again=False) from None
             # Only a response that has begun well outlives its attempt.
-            stack.push_async_callback(own.pop_all().aclose)
+            stack.push_async_exit(own.pop_all())
             return first, later
 
     async def _next(self, later: AsyncIterator[bytes]) -> bytes | None:
