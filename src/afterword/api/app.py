@@ -38,6 +38,7 @@ EXPOSED_HEADERS = (
     "openai-model",
     "openai-version",
     "retry-after",
+    "x-timed-out",
     *ratelimit.HEADERS,
 )
 

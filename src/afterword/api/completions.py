@@ -4,6 +4,7 @@ Both answers are made of the same deltas. Knows only those fields of a request t
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -26,12 +27,14 @@ from afterword.api.party import claim_of
 from afterword.api.render import AnswerHead, BodyRenderer, ChunkRenderer, new_head
 from afterword.api.serving import Serving, serving
 from afterword.api.sse import EventStream, frame
+from afterword.api.timeout import TIMED_OUT, seconds_for
 from afterword.completions.assemble import Assembler, Delta, join
 from afterword.completions.completion import Completion
+from afterword.completions.deadline import TIMEOUT, run_until
 from afterword.completions.filter.screen import Hit, Screened
 from afterword.completions.parse import parse_body
 from afterword.completions.resolve import resolve
-from afterword.completions.run import CompletionEvents, run
+from afterword.completions.run import CompletionEvents
 from afterword.config.tree import ServerConfig
 from afterword.engine.events import Event
 from afterword.fields.body import CompletionBody
@@ -54,6 +57,8 @@ class CompletionTask:
     assembler: Assembler
     exchange: Exchange
     serve: Serving
+    deadline: float | None
+    """When it ends at the latest, by the loop's clock."""
 
     def new_head(self) -> AnswerHead:
         """The head of its answer, with an id of its own."""
@@ -87,12 +92,19 @@ async def _answer(request: Request, dialect: Dialect, override: dict[str, Any]) 
     completion = await serve.lanes.run(n_bytes, partial(resolve, body, served, serve.server))
     exchange = exchange_of(request.scope)
     completion = completion.sent(exchange.trace, claim_of(request.scope))
-    task = CompletionTask(dialect, completion, served, Assembler(completion), exchange, serve)
+    deadline = _deadline(exchange, seconds_for(request.headers, serve.server.request_timeout))
+    task = CompletionTask(dialect, completion, served, Assembler(completion), exchange, serve, deadline)
     task.exchange.begin(task.completion, task.assembler, served.full_name)
     task.exchange.reservation = await serve.gateway.limiter.admit(grant_of(request.scope), completion.most_tokens)
     if completion.stream:
         return EventStream(_frames(task), partial(_error_frame, scope=request.scope))
     return await unless_client_leaves(_plain(task), request.receive)
+
+
+def _deadline(exchange: Exchange, seconds: float | None) -> float | None:
+    if seconds is None:
+        return None
+    return asyncio.get_running_loop().time() + exchange.timeline.started + seconds - time.perf_counter()
 
 
 async def _read(request: Request, serve: Serving, override: dict[str, Any]) -> tuple[CompletionBody, int]:
@@ -113,7 +125,7 @@ async def _deltas(task: CompletionTask) -> AsyncIterator[AsyncGenerator[Delta, N
     """
     with ExitStack() as after:
         async with (
-            run(task.completion, task.served.engine) as running,
+            run_until(task.completion, task.served.engine, task.deadline) as running,
             aclosing(_fold(task, _screened(task, running))) as deltas,
         ):
             task.exchange.submit()
@@ -155,7 +167,8 @@ async def _plain(task: CompletionTask) -> Response:
         choices = join([delta async for delta in deltas])
     renderer = BodyRenderer(task.new_head(), task.completion, task.served.engine.tokenizer)
     content = await _rendered(task.completion.n_listed, partial(renderer.body, choices, task.assembler.usage()))
-    return Response(content, headers={"content-type": "application/json"})
+    cut = TIMED_OUT if TIMEOUT in task.exchange.finish_reasons else {}
+    return Response(content, headers={"content-type": "application/json", **cut})
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from afterword.api.disconnect import ClientLeft
 from afterword.api.exchange import exchange_of
 from afterword.errors import (
     AfterwordError,
+    DeadlineExceeded,
     InvalidRequest,
     LimitExceeded,
     ModelNotFound,
@@ -45,6 +46,10 @@ class Refused(Exception):
 
 _UNREAD = (("connection", "close"),)
 """Sent when a body was not read to its end: the rest of it must not be parsed as the next request."""
+
+
+NO_RETRY = (("x-should-retry", "false"),)
+"""What keeps the official SDKs from trying again by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ def describe(error: Exception, scope: Scope) -> Failure:
             return Failure(429, str(error), type=error.kind, code="rate_limit_exceeded", headers=_when(error))
         case NeverFits():
             return Failure(400, str(error), param="prompt", code="array_above_max_length")
-        case Overloaded() | UpstreamFailed():
+        case Overloaded() | DeadlineExceeded() | UpstreamFailed():
             return _of_servers(error)
         case Refused():
             return Failure(error.status, str(error), headers=_UNREAD if error.status in (408, 413) else ())
@@ -116,13 +121,15 @@ def _name_of(error: Exception) -> str:
 def _when(error: LimitExceeded) -> tuple[tuple[str, str], ...]:
     """When to retry. The official SDKs retry a 429 by themselves unless `x-should-retry` is false."""
     if error.retry_after is None:
-        return (("x-should-retry", "false"),)
+        return NO_RETRY
     return (("retry-after", str(error.retry_after)),)
 
 
-def _of_servers(error: Overloaded | UpstreamFailed) -> Failure:
-    """Errors that are not the client's and may be explained: this server is full, or an upstream does not answer."""
+def _of_servers(error: Overloaded | DeadlineExceeded | UpstreamFailed) -> Failure:
+    """Errors that are not the client's and may be explained: this server is full, or it or an upstream is too slow."""
     match error:
+        case DeadlineExceeded():
+            return Failure(504, str(error), type=SERVER, code="request_timed_out", headers=NO_RETRY)
         case Overloaded():
             later = (("retry-after", str(error.retry_after)),)
             return Failure(503, str(error), type=SERVER, code="overloaded", headers=later)
@@ -145,6 +152,9 @@ def _of_routing(error: HTTPException, scope: Scope) -> Failure:
 def report(error: Exception, request_id: str) -> None:
     """Log the cause of a failure of ours or of an upstream's under the request's id; it is not in the answer."""
     log = structlog.get_logger("afterword.api")
+    if isinstance(error, DeadlineExceeded):
+        # The answer has it all.
+        return
     if isinstance(error, UpstreamFailed):
         log.error("upstream failed", request_id=request_id, detail=error.detail)
     else:

@@ -18,6 +18,7 @@ from afterword.api.wire import dumps
 from afterword.completions.assemble import Choice, Delta
 from afterword.completions.completion import Completion
 from afterword.completions.counting import Usage
+from afterword.completions.deadline import TIMEOUT
 from afterword.engine.events import SampledToken
 from afterword.tokens import Tokenizer
 
@@ -25,6 +26,8 @@ ALPHANUMERIC = string.ascii_letters + string.digits
 
 EVENT_BLOCK = 16
 """Obfuscated events are a multiple of this many bytes long."""
+
+_GOES_ON = b'"finish_reason":null'
 
 _EMPTY_PADDING = b',"obfuscation":""}'
 
@@ -60,11 +63,11 @@ class ChunkRenderer:
 
     def chunk(self, delta: Delta, usage: Usage) -> bytes:
         """The event for one delta. `usage` is shown only if running usage was asked for."""
-        choice = b'{"text":%b,"index":%d,"logprobs":%b,"finish_reason":%b%b%b}' % (
+        choice = b'{"text":%b,"index":%d,"logprobs":%b,%b%b%b}' % (
             dumps(delta.text),
             delta.index,
             self._logprobs_of(delta),
-            b"null" if delta.finish_reason is None else dumps(delta.finish_reason),
+            _GOES_ON if delta.finish_reason is None else dumps(ending(delta.finish_reason))[1:-1],
             self._prompt_logprobs_of(delta),
             self._ids_of(delta),
         )
@@ -130,13 +133,19 @@ class BodyRenderer:
             "text": choice.text,
             "index": choice.index,
             "logprobs": None if k is None else form.legacy(choice.echo, choice.tokens, k),
-            "finish_reason": choice.finish_reason,
+            **ending(choice.finish_reason),
         }
         if prompt_k is not None and choice.prompt_scores is not None:
             shown["prompt_logprobs"] = form.prompt(choice.prompt_scores, prompt_k)
         if self.completion.shown.return_token_ids:
             shown |= {"prompt_token_ids": choice.prompt_ids, "token_ids": ids(choice.tokens)}
         return shown
+
+
+def ending(reason: str) -> dict[str, str]:
+    """How a choice says why it has ended."""
+    # For clients a deadline is a length: they know no other word for it.
+    return {"finish_reason": "length", "stop_reason": TIMEOUT} if reason == TIMEOUT else {"finish_reason": reason}
 
 
 def ids(tokens: Iterable[SampledToken]) -> list[int]:

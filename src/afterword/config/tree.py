@@ -81,6 +81,12 @@ class ServerConfig(Table):
     stall_timeout: int = key(
         300, "Seconds that a client may read nothing of its answer before it counts as gone.", ge=1, le=86400
     )
+    request_timeout: int | None = key(
+        None,
+        "Seconds that a completion request may take, waiting included; then it ends with what was generated.",
+        shown="as many as it needs",
+        ge=1,
+    )
     max_connections: int | None = key(
         None,
         "Connections at once; for one more, the one that is idle for longest is closed.",

@@ -65,7 +65,7 @@ class EchoEngine(Engine):
     def generate(self, request: GenerationRequest) -> Generation:
         job = _Job(request, self._tracker.add(request.n_candidates))
         self._tasks.start(job)
-        return MailboxGeneration(job.mailbox, lambda: self._tasks.cancel(job), job.end)
+        return MailboxGeneration(job.mailbox, lambda: self._tasks.cancel(job), lambda index: self._end(job, index))
 
     @override
     def check_capacity(self, n_sequences: int) -> None:
@@ -79,6 +79,11 @@ class EchoEngine(Engine):
     async def aclose(self) -> None:
         self._tracker.end("closed", EngineFailed("The engine is closed."))
         await self._tasks.aclose()
+
+    def _end(self, job: "_Job", index: int) -> None:
+        job.end(index)
+        if job.n_unfinished == 0:
+            self._tasks.cancel(job)
 
     async def _complete(self, job: "_Job") -> None:
         async with self._tracker.capacity.slots(job.request.n_candidates):
