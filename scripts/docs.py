@@ -112,8 +112,9 @@ tested with a tiny model of random weights (`tests/engine/llama/architectures`):
   quantised (`Q4_K_M`) much nearer than the quantised file is to the file of floats;
 - it samples, greedily and from a seed, and scores prompts: what was sampled has the same log-probability as a prompt;
 - a request with a seed has the same bytes alone and beside others, unless the table says why not;
-- a prompt that begins like an earlier one reuses what was computed: from any token on, or, where a state is kept, from
-  where the earlier one ended.
+- a prompt that begins like an earlier one reuses what was computed: up to any token, or, where a state is kept, up to a
+  token after which it was kept, which hardly shows: a text that grows and endings of one context that are scored find
+  in the cache what they have in common with earlier ones, but for some tokens.
 
 The types of their numbers are all that llama.cpp writes without a table of what matters in a model: floats of 32 and 16
 bits, Q2_K to Q8_0, IQ3_S, IQ4_NL, IQ4_XS, MXFP4, TQ1_0 and TQ2_0. Each is tested like that too. Ids of tokens
@@ -132,7 +133,10 @@ tokens find the missing middle of a function.
 
 What a model keeps of a text is in the third column: **attention** keeps keys and values of every token, a **window** in
 some layers those of the latest ones only (here all are kept, so that any beginning can be reused), a **state** does not
-grow with the text, and **both** has layers of either kind. Architectures that are in no table may run; nobody tried.
+grow with the text, and **both** has layers of either kind. A state cannot go back, so it is kept before the end of each
+prompt, where prompts branch off from each other, near the end of those that are scored, and every so many tokens, as
+far as memory allows: up to 16 states for each slot, the latest used. Architectures that are in no table may run; nobody
+tried.
 """
 
 EXAMPLE = f"""## Example

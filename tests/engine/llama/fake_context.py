@@ -16,6 +16,7 @@ from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, QUANTISED
 
 N_VOCAB = 64
 BATCH_ROWS = 256
+STATE_BYTES = 20
 
 SEVERAL, SINGLE, LONE, ANY = "several", "single", "lone", "any"
 """How a row was computed: among several of its slot; as its slot's only one; as the only one of its micro-batch; with
@@ -103,7 +104,10 @@ class FakeContext:
     capacity: int
     """Rows a slot can hold, those to be cut off included."""
     can_cut: bool
+    """If not, there is a state beside the cells, as in hybrid models."""
     cells: list[Cells] = field(init=False)
+    state_lengths: list[int] = field(init=False)
+    """Tokens after which each slot's state is."""
     rows: Counter[int] = field(default_factory=Counter)
     """Rows of each slot in the latest call."""
     n_micro_batches: int = 0
@@ -113,6 +117,7 @@ class FakeContext:
 
     def __post_init__(self) -> None:
         self.cells = [Cells() for _ in range(self.n_slots)]
+        self.state_lengths = [0] * self.n_slots
 
     def decode(
         self, tokens: Sequence[int], positions: Sequence[int], slots: Sequence[int], outputs: Sequence[int]
@@ -129,8 +134,10 @@ class FakeContext:
             for row in batch:
                 cells = self.cells[slots[row]]
                 assert positions[row] == len(cells.tokens), "positions are contiguous"
+                assert self.can_cut or self.state_lengths[slots[row]] == positions[row], "the state is there too"
                 assert positions[row] < self.capacity, "rows to be cut off need a place too"
                 cells.append(tokens[row], self.kernels.way(n_of_slot[slots[row]], len(batch)))
+                self.state_lengths[slots[row]] += 1
                 if outputs[row]:
                     found[row] = logits_of(cells.states[-1] + b"lone" * only_output, self.n_vocab)
         return np.array([found[row] for row in sorted(found)], dtype=np.float32).reshape(len(found), self.n_vocab)
@@ -139,16 +146,33 @@ class FakeContext:
         return len(self.cells[slot].tokens)
 
     def truncate(self, slot: int, n: int) -> bool:
-        if not self.can_cut and n not in (0, self.length(slot)):
+        if not self.can_cut and 0 < n < self.state_lengths[slot]:
             return False
         self.cells[slot] = self.cells[slot].first(n)
+        self.state_lengths[slot] = min(self.state_lengths[slot], n)
         return True
 
     def snapshot(self, slot: int) -> Cells:
+        assert self.can_cut or self.state_lengths[slot] == self.length(slot)
         return self.cells[slot].first(self.length(slot))
 
     def restore(self, slot: int, data: Cells) -> None:
         self.cells[slot] = data.first(len(data.tokens))
+        self.state_lengths[slot] = len(data.tokens)
+
+    def state(self, slot: int) -> NDArray[np.uint8]:
+        assert self.state_lengths[slot] == self.length(slot) > 0
+        return state_after(self.cells[slot])
+
+    def restore_state(self, slot: int, data: NDArray[np.uint8]) -> None:
+        n = int.from_bytes(data[:4].tobytes(), "little")
+        assert state_after(self.cells[slot].first(n)).tolist() == data.tolist(), "a state belongs to its cells"
+        self.state_lengths[slot] = n
+
+
+def state_after(cells: Cells) -> NDArray[np.uint8]:
+    """`STATE_BYTES` that say how many tokens came before, and which."""
+    return np.frombuffer(len(cells.tokens).to_bytes(4, "little") + cells.states[-1], dtype=np.uint8)
 
 
 def logits_of(state: bytes, n_vocab: int) -> NDArray[np.float32]:

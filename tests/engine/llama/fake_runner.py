@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import cast
 
-from tests.engine.llama.fake_context import KERNELS, N_VOCAB, Cells, FakeContext, Kernels, n_as_prompt
+from tests.engine.llama.fake_context import KERNELS, N_VOCAB, Cells, FakeContext, Kernels, n_as_prompt, state_after
 
 from afterword.engine.llama.arithmetic import QUANTISED, Arithmetic
 from afterword.engine.llama.binding import LlamaContext
+from afterword.engine.llama.checkpoints import State
 from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.runner import Computed, LlamaRunner
 from afterword.engine.llama.sequence import Saved, Span
@@ -50,16 +51,21 @@ class FakeRunner:
         self.calls.append([(i, span.n, self.context.rows[i]) for i, span in zip(ids, spans, strict=True)])
         return computed
 
-    def copy(self, source: int, target: int, n: int) -> None:
+    def copy(self, source: int, target: int, n: int, state: State | None = None) -> None:
         assert source != target
         assert 0 < n <= len(self.cells[source].tokens)
-        assert self.can_cut or n == len(self.cells[source].tokens)
+        assert self.can_cut or state is not None or n == len(self.cells[source].tokens)
         self.copies.append((source, target, n))
-        self._inner.copy(source, target, n)
+        self._inner.copy(source, target, n, state)
+        assert len(self.cells[target].tokens) == n
 
-    def truncate(self, slot: int, n: int) -> None:
+    def truncate(self, slot: int, n: int, state: State | None = None) -> None:
         assert n <= len(self.cells[slot].tokens)
-        self._inner.truncate(slot, n)
+        self._inner.truncate(slot, n, state)
+
+    def state(self, slot: int) -> State:
+        assert not self.can_cut
+        return self._inner.state(slot)
 
     def exchange(self, a: int, b: int, n_a: int, n_b: int) -> None:
         assert len(self.cells[a].tokens) >= n_a
@@ -81,5 +87,7 @@ class FakeRunner:
             assert slot.tokens[: slot.n].tolist() == cells.tokens[: slot.n]
             assert not slot.running or slot.n == len(cells.tokens)
             # With kernels of another arithmetic nothing is promised.
+            held = [bytes(checkpoint.state) for checkpoint in slot.checkpoints]
+            assert held == [bytes(state_after(cells.first(checkpoint.n))) for checkpoint in slot.checkpoints]
             assert not self._as_meant or slot.n_exact == n_as_prompt(cells.ways[: slot.n])
         assert all(cells.tokens == [] for cells in self.context.cells[self.n_slots :]), "the spare slot stays empty"

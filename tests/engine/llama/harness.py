@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
-from tests.engine.llama.fake_context import KERNELS, N_VOCAB, Kernels
+from tests.engine.llama.fake_context import N_VOCAB, STATE_BYTES, Kernels
 from tests.engine.llama.fake_runner import FakeRunner
 from tests.fakes import generation_request
 
@@ -80,11 +80,12 @@ class Harness:
         arithmetic: Arithmetic = QUANTISED,
         kernels: Kernels | None = None,
         policy: Policy = next_batch,
+        n_checkpoints: int = 1000,
     ) -> None:
-        """As the engine does, `can_cut` False goes with `INDEPENDENT`; the fake's kernels are not that then."""
+        """`can_cut` False goes with `INDEPENDENT`; `n_checkpoints`: those for which there is memory."""
         if not can_cut:
-            arithmetic, kernels = INDEPENDENT, KERNELS[QUANTISED]
-        self.kv = KVSlots(n_slots, capacity, can_cut=can_cut)
+            arithmetic = INDEPENDENT
+        self.kv = KVSlots(n_slots, capacity, can_cut=can_cut, checkpoint_bytes=n_checkpoints * STATE_BYTES)
         self.runner = FakeRunner(n_slots, capacity=capacity, can_cut=can_cut, arithmetic=arithmetic, kernels=kernels)
         self.scheduler = Scheduler(self.kv, self.runner, LogSoftmax(N_VOCAB), arithmetic, policy)
         self._workspace = Workspace(N_VOCAB)
@@ -100,9 +101,7 @@ class Harness:
             stream = RandomStream(request.seed, request.prompt_index, candidate.index)
             sampler = Sampler(request.sampling, self._workspace, stream, end_ids=request.end_ids)
             scored = request.prompt_logprobs if candidate.index == 0 else None
-            # As the engine does: memory that cannot be cut keeps no promise.
-            reproducible = request.reproducible and self.kv.can_cut
-            demand = Demand(np.array(request.prompt, dtype=np.int32), reproducible, scored)
+            demand = Demand(np.array(request.prompt, dtype=np.int32), request.reproducible, scored)
             group.sequences.append(Sequence(group, candidate, sampler, demand))
         self.scheduler.add(group)
         return group, reading

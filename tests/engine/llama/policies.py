@@ -9,13 +9,13 @@ MOST_AT_ONCE = 50
 
 
 def small_pieces(running: Sequence[Running], turns: Turns, arithmetic: Arithmetic) -> Batch:
-    """Five tokens of every prompt at a time; next tokens only when no prompt is left."""
+    """Up to five tokens of every prompt at a time; next tokens only when no prompt is left."""
     prompts = [s for s in running if s.prefilling][:MOST_AT_ONCE]
     if not prompts:
         return Batch(tuple(Piece(s.slot_id, 1) for s in running), turns)
     # More rows than tokens are pending may be needed, but never more than there is room for.
     most = min(5, *(s.n_room for s in prompts))
-    return Batch(tuple(Piece(s.slot_id, min(most, s.n_pending)) for s in prompts), turns)
+    return Batch(tuple(Piece(s.slot_id, min(most, s.n_next)) for s in prompts), turns)
 
 
 def everything_at_once(running: Sequence[Running], turns: Turns, arithmetic: Arithmetic) -> Batch:
@@ -25,7 +25,7 @@ def everything_at_once(running: Sequence[Running], turns: Turns, arithmetic: Ari
     if arithmetic.rows_needed > 1:
         prompts = [] if pieces else prompts[:1]
     for s in prompts:
-        n = min(s.n_pending, MICRO_BATCH - sum(piece.n for piece in pieces))
+        n = min(s.n_next, MICRO_BATCH - sum(piece.n for piece in pieces))
         if n > 0:
             pieces.append(Piece(s.slot_id, n))
     return Batch(tuple(pieces), turns)

@@ -1,8 +1,10 @@
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.engine.llama.fake_context import SEVERAL, SINGLE, n_as_prompt
 from tests.engine.llama.harness import words
 
@@ -230,11 +232,105 @@ def test_copying_counts_as_use_of_the_source() -> None:
     assert where(kv, demand(words(50, 2))) == (1, 0, None)
 
 
-def test_memory_that_cannot_be_cut_gives_whole_slots_only() -> None:
-    kv = KVSlots(2, 300, can_cut=False)
+def stateful(n_slots: int, n_checkpoints: int = 100) -> KVSlots:
+    """Slots whose memory cannot be cut, with room for so many checkpoints of one byte."""
+    return KVSlots(n_slots, 300, can_cut=False, checkpoint_bytes=n_checkpoints)
+
+
+def fill_and_keep(kv: KVSlots, slot_id: int, tokens: tuple[int, ...], *places: int, running: bool = False) -> Slot:
+    """Let a slot hold tokens, its state kept at some places."""
+    slot = fill(kv, slot_id, (), running=True)
+    for start, end in itertools.pairwise((0, *places, len(tokens))):
+        kv.append(slot, tokens[start:end], exact=True)
+        if end in places and kv.n_behind(slot) > 0:
+            kv.keep(slot, np.zeros(1, dtype=np.uint8))
+    if not running:
+        kv.close(slot)
+    return slot
+
+
+def kept(slot: Slot) -> list[int]:
+    return [checkpoint.n for checkpoint in slot.checkpoints]
+
+
+def test_memory_that_cannot_be_cut_gives_whole_slots() -> None:
+    kv = stateful(2)
     fill(kv, 0, words(100))
     assert where(kv, demand((*words(99), 64, 64))) == (1, 0, None)
     assert where(kv, demand((*words(100), 64))) == (0, 100, None)
+
+
+def test_memory_that_cannot_be_cut_gives_a_prefix_up_to_a_checkpoint() -> None:
+    kv = stateful(2)
+    slot = fill_and_keep(kv, 0, words(100), 40, 70)
+    reuse = kv.best_reuse(demand((*words(80), 64)))
+    assert reuse == Reuse(slot, 70, slot.checkpoints[1])
+    assert kv.place(reuse) == Placement(slot, 70, None, slot.checkpoints[1])
+    assert kv.best_reuse(demand(words(70))) == Reuse(slot, 40, slot.checkpoints[0])
+    assert kv.best_reuse(demand(words(40))) is None
+    assert kv.n_shared(demand((*words(80), 64))) == 80
+
+
+def test_checkpoints_are_cut_and_copied_with_their_tokens() -> None:
+    kv = stateful(2)
+    source = fill_and_keep(kv, 0, words(200), 40, 70, 150)
+    placement = kv.place(kv.best_reuse(demand((*words(80), 64))))
+    assert placement == Placement(kv.slot(1), 70, source, source.checkpoints[1])
+    kv.open(placement)
+    assert (kept(source), kept(kv.slot(1))) == ([40, 70, 150], [40, 70])
+    source.cut(70)
+    assert kept(source) == [40, 70]
+    source.cut(69)
+    assert kept(source) == [40]
+    kv.exchange(source, kv.slot(1))
+    assert (kept(source), kept(kv.slot(1))) == ([40, 70], [40])
+
+
+@pytest.mark.parametrize(
+    ("capacity", "n_behind", "places", "due"),
+    [
+        pytest.param(2000, 0, {40}, False, id="kept-already"),
+        pytest.param(2000, 5, {45}, True, id="at-a-place"),
+        pytest.param(2000, 5, {44, 46}, False, id="between-places"),
+        pytest.param(2000, 255, set(), False, id="not-yet"),
+        pytest.param(2000, 256, set(), True, id="now-and-then"),
+        pytest.param(8000, 499, set(), False, id="long-slot-not-yet"),
+        pytest.param(8000, 500, set(), True, id="long-slot-now-and-then"),
+    ],
+)
+def test_a_state_is_due_at_its_place_and_now_and_then(
+    capacity: int, n_behind: int, places: set[int], due: bool
+) -> None:
+    kv = KVSlots(1, capacity, can_cut=False, checkpoint_bytes=100)
+    slot = fill_and_keep(kv, 0, words(40 + n_behind), 40, running=True)
+    assert kv.n_behind(slot) == n_behind
+    assert kv.is_due(slot, places) == due
+
+
+def test_no_state_is_due_where_memory_can_be_cut() -> None:
+    kv = KVSlots(1, 2000)
+    slot = fill(kv, 0, words(300), running=True)
+    assert not kv.is_due(slot, {300})
+
+
+def test_least_recently_used_checkpoint_goes_first_from_every_slot_that_has_it() -> None:
+    kv = stateful(3, n_checkpoints=3)
+    first = fill_and_keep(kv, 0, words(200), 40, 70)
+    placement = kv.place(kv.best_reuse(demand((*words(60), 64))))
+    assert placement is not None
+    kv.open(placement)  # uses the one of 40
+    copied = placement.slot
+    assert (kept(first), kept(copied)) == ([40, 70], [40])
+    second = fill_and_keep(kv, 2, words(200, 1), 50, 90)
+    assert (kept(first), kept(copied), kept(second)) == ([40], [40], [50, 90])
+    kv.open(Placement(second, 200, None))
+    kv.keep(second, np.zeros(1, dtype=np.uint8))
+    assert (kept(first), kept(copied), kept(second)) == ([], [], [50, 90, 200])
+
+
+def test_a_state_for_which_there_is_no_memory_is_not_kept() -> None:
+    kv = stateful(1, n_checkpoints=0)
+    assert kept(fill_and_keep(kv, 0, words(100), 40)) == []
 
 
 def test_inexact_tokens_are_not_for_reproducible_demands() -> None:
@@ -276,10 +372,18 @@ def test_exchange_moves_everything_but_the_number() -> None:
 class Books(RuleBasedStateMachine):
     """Random prompts come, grow, leave and change places; a list of (token, way) a slot says what is true."""
 
+    kv: KVSlots
+
     def __init__(self) -> None:
         super().__init__()
-        self.kv = KVSlots(3, 700)
         self.truth: list[list[tuple[int, str]]] = [[], [], []]
+        self.kept: list[dict[int, int]] = [{}, {}, {}]
+        """Of each slot's checkpoints, the number of tokens and of the state."""
+        self.n_kept = 0
+
+    @initialize(can_cut=st.booleans(), n_checkpoints=st.sampled_from([0, 1, 4, 250]))
+    def begin(self, can_cut: bool, n_checkpoints: int) -> None:
+        self.kv = KVSlots(3, 700, can_cut=can_cut, checkpoint_bytes=n_checkpoints)
 
     @rule(
         n=st.sampled_from([1, 20, 31, 32, 33, 40, 64, 65, 100, 400, 600]),
@@ -291,7 +395,10 @@ class Books(RuleBasedStateMachine):
         reuse = self.kv.best_reuse(asked)
         most = max(self._n_saved(slot, asked) for slot in self.kv)
         if reuse is not None:
-            assert reuse.n == self._n_lawful(self.truth[reuse.slot.id], asked)
+            assert reuse.n == self._n_lawful(reuse.slot, asked)
+            whole = self.kv.can_cut or reuse.n == reuse.slot.n
+            assert (reuse.checkpoint is None) == whole
+            assert reuse.checkpoint is None or self.kept[reuse.slot.id][reuse.n] == reuse.checkpoint.state[0]
         assert (0 if reuse is None else self._n_saved(reuse.slot, asked)) == most
         placement = self.kv.place(reuse)
         if placement is None:
@@ -306,6 +413,7 @@ class Books(RuleBasedStateMachine):
         assert not reproducible or {way for _, way in kept} <= {SEVERAL}
         rest = asked.prompt[n_reused:].tolist()
         self.kv.append(slot, rest, exact=True)
+        self.kept[slot.id] = {n: state for n, state in self.kept[source.id].items() if n <= n_reused}
         self.truth[slot.id] = kept + [(token, SEVERAL) for token in rest]
 
     @precondition(lambda self: self.kv.n_running > 0)
@@ -317,6 +425,18 @@ class Books(RuleBasedStateMachine):
         self.kv.append(slot, words(start + n)[start:], exact=False)
         self.truth[slot.id] += [(token, SINGLE) for token in words(start + n)[start:]]
 
+    @precondition(lambda self: any(slot.running and self.kv.n_behind(slot) > 0 for slot in self.kv))
+    @rule(data=st.data())
+    def keep(self, data: st.DataObject) -> None:
+        slot = data.draw(st.sampled_from([s for s in self.kv if s.running and self.kv.n_behind(s) > 0]))
+        self.n_kept += 1
+        self.kept[slot.id][slot.n] = self.n_kept % 250
+        self.kv.keep(slot, np.array([self.n_kept % 250], dtype=np.uint8))
+        # Some may have gone for it.
+        for each, held in zip(self.kv, self.kept, strict=True):
+            gone = held.keys() - {checkpoint.n for checkpoint in each.checkpoints}
+            self.kept[each.id] = {n: state for n, state in held.items() if n not in gone}
+
     @precondition(lambda self: self.kv.n_running > 0)
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
@@ -326,6 +446,7 @@ class Books(RuleBasedStateMachine):
     def change_places(self, a: int, b: int) -> None:
         self.kv.exchange(self.kv.slot(a), self.kv.slot(b))
         self.truth[a], self.truth[b] = self.truth[b], self.truth[a]
+        self.kept[a], self.kept[b] = self.kept[b], self.kept[a]
 
     @invariant()
     def books_are_true(self) -> None:
@@ -334,6 +455,7 @@ class Books(RuleBasedStateMachine):
             truth = self.truth[slot.id]
             assert slot.tokens[: slot.n].tolist() == [token for token, _ in truth]
             assert slot.n_exact == n_as_prompt([way for _, way in truth])
+            assert {checkpoint.n: checkpoint.state[0] for checkpoint in slot.checkpoints} == self.kept[slot.id]
 
     def _pick_running(self, data: st.DataObject) -> Slot:
         return data.draw(st.sampled_from([slot for slot in self.kv if slot.running]))
@@ -341,18 +463,20 @@ class Books(RuleBasedStateMachine):
     def _n_saved(self, slot: Slot, asked: Demand) -> int:
         """What using a slot saves: a prefix in its place, or one that is worth a copy."""
         truth = self.truth[slot.id]
-        n = self._n_lawful(truth, asked)
+        n = self._n_lawful(slot, asked)
         in_place = not slot.running and len(truth) - n <= 64
         return n if in_place or n >= 32 else 0
 
-    def _n_lawful(self, truth: list[tuple[int, str]], asked: Demand) -> int:
+    def _n_lawful(self, slot: Slot, asked: Demand) -> int:
         """Tokens of a slot that the demand could use, counted one by one."""
         n = 0
-        for (token, way), own in zip(truth, asked.prompt[:-1].tolist(), strict=False):
+        for (token, way), own in zip(self.truth[slot.id], asked.prompt[:-1].tolist(), strict=False):
             if token != own or (asked.reproducible and way == SINGLE):
                 break
             n += 1
-        return n
+        if self.kv.can_cut or n == len(self.truth[slot.id]):
+            return n
+        return max((place for place in self.kept[slot.id] if place <= n), default=0)
 
 
 TestBooks = Books.TestCase

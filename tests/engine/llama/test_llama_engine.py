@@ -17,6 +17,7 @@ from afterword.engine.base import Capabilities
 from afterword.engine.events import Finished, PromptDone
 from afterword.engine.llama import llama_engine
 from afterword.engine.llama.arithmetic import QUANTISED
+from afterword.engine.llama.checkpoints import State
 from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.llama_engine import LlamaEngine, Loaded
 from afterword.engine.llama.runner import Computed
@@ -52,11 +53,14 @@ class GatedRunner:
             raise self.error
         return self.inner.forward(spans)
 
-    def copy(self, source: int, target: int, n: int) -> None:
-        self.inner.copy(source, target, n)
+    def copy(self, source: int, target: int, n: int, state: State | None = None) -> None:
+        self.inner.copy(source, target, n, state)
 
-    def truncate(self, slot: int, n: int) -> None:
-        self.inner.truncate(slot, n)
+    def truncate(self, slot: int, n: int, state: State | None = None) -> None:
+        self.inner.truncate(slot, n, state)
+
+    def state(self, slot: int) -> State:
+        return self.inner.state(slot)
 
     def exchange(self, a: int, b: int, n_a: int, n_b: int) -> None:
         self.inner.exchange(a, b, n_a, n_b)

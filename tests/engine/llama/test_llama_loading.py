@@ -102,9 +102,9 @@ def test_context_beyond_the_budget_is_refused_with_both_sizes(whole: Path, tmp_p
 
 async def test_slots_are_as_many_as_the_budget_holds(whole: Path, tmp_path: Path) -> None:
     roomy = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, None, tmp_path, "own"))
-    tight = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, int(4.5 * 2**20), tmp_path, "own"))
+    tight = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, int(4.6 * 2**20), tmp_path, "own"))
     assert roomy.capabilities.n_slots == 8
-    # Of 4.5 MiB, buffers and weights take 2.95; a slot takes a quarter, and an eighth more for sequences that make
+    # Of 4.6 MiB, buffers and weights take 2.95; a slot takes a quarter, and an eighth more for sequences that make
     # room.
     assert tight.capabilities.n_slots == 5
     assert tight.capabilities.context == 1000
@@ -147,7 +147,8 @@ def test_failure_frees_the_context_before_the_model(
     monkeypatch.setattr(llama_loading, fails, fail)
     with pytest.raises(RuntimeError, match="no more memory"):
         load_engine(settings(whole, tmp_path))
-    assert freed == ["context", "model"]
+    # Of the contexts, the first was only to measure.
+    assert freed == ["context", "context", "model"]
 
 
 async def test_context_is_the_trained_one_where_none_is_asked_for(tmp_path: Path) -> None:

@@ -19,6 +19,14 @@ class Seen:
     n_pending: int
     prefilling: bool = True
     n_room: int = 4096
+    n_most: int = 4096
+
+    @property
+    def n_next(self) -> int:
+        return min(self.n_pending, self.n_most)
+
+    def has_one_row(self, arithmetic: Arithmetic) -> bool:
+        return not self.prefilling or (self.n_pending == 1 and arithmetic.rows_needed == 1)
 
 
 def samples(slot: int) -> Seen:
@@ -33,7 +41,8 @@ def running(draw: st.DrawFn) -> list[Seen]:
     for slot in slots:
         prefilling = draw(st.booleans())
         n = draw(st.sampled_from([1, 2, 3, 20, 60, 63, 64, 65, 100, 128, 255, 256, 257, 900])) if prefilling else 1
-        seen.append(Seen(slot, n, prefilling, n + draw(st.integers(1, MOST_ROOM))))
+        n_most = draw(st.sampled_from([1, 16, 64, 4096]))
+        seen.append(Seen(slot, n, prefilling, n + draw(st.integers(1, MOST_ROOM)), n_most))
     return seen
 
 
@@ -53,9 +62,9 @@ def test_batch_is_lawful(sequences: list[Seen], turns: Turns, arithmetic: Arithm
     assert bool(batch.pieces) == bool(sequences)
     chosen = [by_slot[piece.slot] for piece in batch.pieces]
     assert len({s.slot_id for s in chosen}) == len(chosen)
-    assert len({s.prefilling for s in chosen}) <= 1, "prompts and sampling sequences do not mix"
-    assert all(1 <= piece.n <= s.n_pending for piece, s in zip(batch.pieces, chosen, strict=True))
-    rows = rows_of(batch, any(s.prefilling for s in chosen), arithmetic)
+    assert len({s.has_one_row(arithmetic) for s in chosen}) <= 1, "prompts and sampling sequences do not mix"
+    assert all(1 <= piece.n <= s.n_next for piece, s in zip(batch.pieces, chosen, strict=True))
+    rows = rows_of(batch, not any(s.has_one_row(arithmetic) for s in chosen), arithmetic)
     assert sum(rows) <= MICRO_BATCH
     assert all(n <= s.n_room for n, s in zip(rows, chosen, strict=True))
     assert next_batch(sequences, turns, arithmetic) == batch
@@ -63,14 +72,14 @@ def test_batch_is_lawful(sequences: list[Seen], turns: Turns, arithmetic: Arithm
 
 @given(running(), TURNS, ARITHMETICS)
 def test_nobody_waits_for_more_than_one_piece(sequences: list[Seen], turns: Turns, arithmetic: Arithmetic) -> None:
-    n_sampling = sum(not s.prefilling for s in sequences)
+    n_sampling = sum(s.has_one_row(arithmetic) for s in sequences)
     first = next_batch(sequences, turns, arithmetic)
     second = next_batch(sequences, first.turns, arithmetic)
     for batch in (first, second):
         if batch.turns.prompts_went_last and n_sampling > 0:
             assert sum(rows_of(batch, True, arithmetic)) <= max(64, min(256, 1.5 * n_sampling))
     if n_sampling > 0:
-        everybody = {s.slot_id for s in sequences if not s.prefilling}
+        everybody = {s.slot_id for s in sequences if s.has_one_row(arithmetic)}
         assert everybody in ({piece.slot for piece in first.pieces}, {piece.slot for piece in second.pieces})
 
 
@@ -78,7 +87,7 @@ def test_nobody_waits_for_more_than_one_piece(sequences: list[Seen], turns: Turn
 def test_oldest_prompt_is_read_in_every_second_turn_of_prompts(
     sequences: list[Seen], turns: Turns, arithmetic: Arithmetic
 ) -> None:
-    prompts = [s for s in sequences if s.prefilling]
+    prompts = [s for s in sequences if not s.has_one_row(arithmetic)]
     read: list[int] = []
     for _ in range(4):
         batch = next_batch(sequences, turns, arithmetic)
@@ -109,3 +118,23 @@ def test_shorter_prompt_joins_only_where_its_rows_fit(arithmetic: Arithmetic) ->
     batch = next_batch(prompts, Turns(), arithmetic)
     joined = (Piece(0, 100), Piece(1, 60))
     assert batch.pieces == (joined[:1] if arithmetic is QUANTISED else joined)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "pieces"),
+    [
+        pytest.param([Seen(0, 100, n_most=40)], [(0, 40)], id="leads"),
+        pytest.param([Seen(0, 100), Seen(1, 90, n_most=40)], [(0, 100)], id="much-shorter-then"),
+        pytest.param([Seen(0, 40), Seen(1, 90, n_most=45)], [(0, 40), (1, 45)], id="about-as-long-then"),
+    ],
+)
+def test_pieces_end_where_they_must(prompts: list[Seen], pieces: list[tuple[int, int]]) -> None:
+    batch = next_batch(prompts, Turns(), QUANTISED)
+    assert [(piece.slot, piece.n) for piece in batch.pieces] == pieces
+
+
+@pytest.mark.parametrize("arithmetic", [QUANTISED, INDEPENDENT])
+def test_last_tokens_of_prompts_go_with_those_that_sample_where_rows_may(arithmetic: Arithmetic) -> None:
+    batch = next_batch([Seen(0, 1), samples(1), Seen(2, 80), Seen(3, 1)], Turns(True), arithmetic)
+    together = (Piece(0, 1), Piece(1, 1), Piece(3, 1))
+    assert batch.pieces == (together if arithmetic is INDEPENDENT else together[1:2])

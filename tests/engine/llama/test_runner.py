@@ -1,4 +1,3 @@
-import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
@@ -46,12 +45,18 @@ class FakeContext:
         self.log.append(("truncate", slot, n))
         return self.can_cut
 
-    def snapshot(self, slot: int) -> "ctypes.Array[ctypes.c_uint8]":
+    def snapshot(self, slot: int) -> NDArray[np.uint8]:
         self.log.append(("snapshot", slot))
-        return (ctypes.c_uint8 * 1)(slot)
+        return np.array([slot], dtype=np.uint8)
 
-    def restore(self, slot: int, data: "ctypes.Array[ctypes.c_uint8]") -> None:
+    def restore(self, slot: int, data: NDArray[np.uint8]) -> None:
         self.log.append(("restore", slot, data[0]))
+
+    def state(self, slot: int) -> NDArray[np.uint8]:
+        return np.array([slot, self.length(slot)], dtype=np.uint8)
+
+    def restore_state(self, slot: int, data: NDArray[np.uint8]) -> None:
+        self.log.append(("restore-state", slot, *data.tolist()))
 
 
 class Bench:
@@ -245,6 +250,17 @@ def test_copies_from_one_source_take_its_snapshot_once() -> None:
         ("restore", 3, 0),
         ("truncate", 3, 103),
     ]
+
+
+def test_state_is_restored_before_what_is_behind_it_is_cut_off() -> None:
+    bench = Bench()
+    bench.context.lengths[0] = 40
+    state = bench.runner.state(0)
+    bench.runner.copy(0, 1, 40, state)
+    assert bench.context.log == [("snapshot", 0), ("restore", 1, 0), ("restore-state", 1, 0, 40), ("truncate", 1, 40)]
+    bench.context.log.clear()
+    bench.runner.truncate(0, 40, state)
+    assert bench.context.log == [("restore-state", 0, 0, 40), ("truncate", 0, 40)]
 
 
 @pytest.mark.parametrize(

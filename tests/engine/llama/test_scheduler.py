@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from tests.engine.llama.fake_context import N_VOCAB, SEVERAL, SINGLE
 from tests.engine.llama.harness import Harness, ask, words
@@ -105,10 +107,10 @@ def test_nobody_waits_for_a_prefix_that_has_gone_by() -> None:
     harness = Harness(2, can_cut=False)
     harness.add(ask(words(2000), max_tokens=1))
     harness.step()
-    # 200 tokens in common, but that slot holds 256 by now and cannot be copied in part.
-    _, reading = harness.add(ask(words(200) + words(50, 1), max_tokens=1))
+    # 200 tokens in common, but that slot holds 256 by now and has no state of before.
+    harness.add(ask(words(200) + words(50, 1), max_tokens=1))
     harness.step()
-    assert reading.finished(0) is not None
+    assert len(harness.scheduler.running) == 2
 
 
 def test_the_follower_goes_on_when_the_one_it_waits_for_leaves() -> None:
@@ -283,12 +285,108 @@ def test_slots_that_sample_lie_side_by_side_while_prompts_of_similar_length_are_
 
 
 def test_memory_that_cannot_be_cut_gets_no_rows_that_would_have_to_be_cut_off() -> None:
-    harness = Harness(2, can_cut=False)
+    harness = Harness(3, can_cut=False)
     harness.add(ask(words(100), max_tokens=1))
     harness.add(ask(words(357, 1), max_tokens=1))
     harness.add(ask(words(1, 2), max_tokens=1))
     harness.finish()
-    assert harness.runner.calls == [[(0, 100, 100), (1, 100, 100)], [(0, 1, 1), (1, 1, 1)], [(1, 256, 256)]]
+    assert all(n_rows == n for call in harness.runner.calls for _, n, n_rows in call)
+    # Pieces end where a state is kept, and last tokens go with those that sample.
+    assert [[piece[:2] for piece in call] for call in harness.runner.calls] == [
+        [(0, 64)],
+        [(2, 1)],
+        [(0, 35), (1, 35)],
+        [(0, 1)],
+        [(1, 256)],
+        [(1, 65)],
+        [(1, 1)],
+    ]
+
+
+def cached(*prompts: tuple[int, ...], harness: Harness, **changes: Any) -> list[int]:
+    """Tokens that each prompt reuses of those before it, asked for one after another."""
+    found = [harness.complete(ask(prompt, **({"max_tokens": 5} | changes))).prompt for prompt in prompts]
+    return [0 if done is None else done.n_cached for done in found]
+
+
+def test_where_memory_cannot_be_cut_candidates_share_one_prefill() -> None:
+    harness = Harness(8, can_cut=False)
+    harness.complete(ask(words(600), n_candidates=8, max_tokens=4))
+    assert harness.scheduler.counters.prefill_tokens == 600 + 7
+    assert [copy[:1] + copy[2:] for copy in harness.runner.copies] == [(0, 599)] * 7
+
+
+def test_where_memory_cannot_be_cut_requests_that_arrive_together_share_their_common_prefix() -> None:
+    harness = Harness(4, can_cut=False)
+    for book in (1, 2, 3):
+        harness.add(ask(words(300) + words(100, book), max_tokens=2))
+    harness.finish()
+    assert harness.scheduler.counters.prefill_tokens == 400 + 2 * 100
+
+
+def test_where_memory_cannot_be_cut_a_prompt_is_repeated_from_before_its_last_token() -> None:
+    assert cached(words(300), words(300), words(299), harness=Harness(2, can_cut=False)) == [0, 299, 256]
+
+
+def test_where_memory_cannot_be_cut_a_prompt_that_grows_goes_on_from_before_its_end() -> None:
+    prompts = [words(n) for n in (300, 303, 306, 309, 314, 316, 319, 322)]
+    # A place of its own is worth a call every 16 tokens.
+    assert cached(*prompts, harness=Harness(2, can_cut=False)) == [0, 299, 299, 299, 299, 299, 315, 315]
+
+
+def test_where_memory_cannot_be_cut_a_prompt_goes_on_behind_what_was_sampled() -> None:
+    harness = Harness(2, can_cut=False)
+    said = harness.complete(ask(words(300), max_tokens=40)).listed(0)
+    longer = words(300) + tuple(token.id for token in said[:39])
+    assert cached((*longer, 1, 2), (*longer, 2, 1), harness=harness) == [339, 339]
+
+
+@pytest.mark.parametrize(
+    ("contexts", "n_cached"),
+    [
+        pytest.param([words(200)] * 4, [0, 184, 184, 184], id="near-the-end"),
+        pytest.param([words(200), words(150), words(150), words(150)], [0, 88, 149, 149], id="far-from-the-end"),
+    ],
+)
+def test_where_memory_cannot_be_cut_endings_of_a_scored_context_go_on_from_it(
+    contexts: list[tuple[int, ...]], n_cached: list[int]
+) -> None:
+    prompts = [context + words(16, book) for book, context in enumerate(contexts, start=1)]
+    harness = Harness(2, can_cut=False)
+    assert cached(*prompts, harness=harness, max_tokens=0, prompt_logprobs=1) == n_cached
+
+
+def test_where_memory_cannot_be_cut_endings_that_are_scored_at_once_share_all_of_their_context() -> None:
+    harness = Harness(4, can_cut=False)
+    for book in (1, 2, 3, 4):
+        harness.add(ask(words(200) + words(16, book), max_tokens=0, prompt_logprobs=1))
+    harness.finish()
+    # The last token of the context has another follower in each.
+    assert harness.scheduler.counters.prefill_tokens == 216 + 3 * 17
+
+
+def test_where_memory_cannot_be_cut_a_text_that_was_edited_goes_on_from_some_place_before() -> None:
+    harness = Harness(2, can_cut=False)
+    edits = [words(1000) + words(900, book) for book in (1, 2, 3)]
+    assert cached(words(2000), *edits, harness=harness) == [0, 768, 1000, 1000]
+
+
+def test_where_memory_cannot_be_cut_states_are_kept_of_what_is_sampled_too() -> None:
+    harness = Harness(1, can_cut=False)
+    said = harness.complete(ask(words(100), max_tokens=700)).listed(0)
+    longer = words(100) + tuple(token.id for token in said)
+    assert cached((*longer[:600], 1), harness=harness) == [99 + 256]
+
+
+def test_where_no_state_can_be_kept_prompts_are_read_again() -> None:
+    prompts = [words(300), words(300), words(303)]
+    assert cached(*prompts, harness=Harness(2, can_cut=False, n_checkpoints=0)) == [0, 0, 0]
+
+
+def test_of_more_states_than_there_is_memory_for_the_latest_used_stay() -> None:
+    harness = Harness(4, can_cut=False, n_checkpoints=2)
+    prompts = [words(100), words(100, 1), words(100), words(100, 2), words(100), words(100, 1)]
+    assert cached(*prompts, harness=harness) == [0, 0, 99, 0, 99, 0]
 
 
 def test_a_short_prompt_does_not_wait_for_the_end_of_a_long_one() -> None:

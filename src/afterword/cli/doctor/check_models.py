@@ -55,6 +55,8 @@ def _file(about: str, configured: ModelConfig, config: Config) -> Iterator[Findi
     need = MemoryNeed(
         weights=sum(header.tensor_bytes for header in headers),
         kv_per_token=headers[0].cell_bytes,
+        # What a hybrid model has beside its cells is found out when it is loaded.
+        state=0,
         compute=compute_bytes(MICRO_BATCH, n_vocab, cells(n_context)),
         n_ctx_train=trained or DEFAULT_CONTEXT,
     )

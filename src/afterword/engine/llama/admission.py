@@ -8,6 +8,7 @@ together compute a shared prompt once. Engine thread only; no model.
 from itertools import islice
 
 from afterword.engine.line import Line
+from afterword.engine.llama.checkpoints import WORTH_A_CALL, places
 from afterword.engine.llama.kv import WORTH_COPYING, KVSlots, common_prefix
 from afterword.engine.llama.room import Swap, best_swap
 from afterword.engine.llama.runner import Runner
@@ -34,6 +35,8 @@ class Admission:
         """Sequences without a slot."""
         self._n_parked = 0
         """Tokens of those that made room for others."""
+        self._n_states = 0
+        """How many those are."""
 
     def join(self, group: Group) -> None:
         """All candidates of a group wait."""
@@ -82,6 +85,8 @@ class Admission:
     @property
     def _n_room(self) -> int:
         """Tokens that may still be parked."""
+        if not self._kv.can_cut and self._n_states >= most_states_parked(self._kv.n_slots):
+            return 0
         return self._kv.n_slots * self._kv.capacity // SLOTS_TO_PARKED - self._n_parked
 
     def _enter(self, group: Group) -> Sequence:
@@ -104,6 +109,7 @@ class Admission:
         books = self._kv.books(sequence.slot)
         sequence.parked = Parked(books, self._runner.save(sequence.slot.id))
         self._n_parked += len(books.tokens)
+        self._n_states += 1
         self.give_back(sequence)
         sequence.group.waiting.appendleft(sequence)
         self.n_waiting += 1
@@ -112,6 +118,7 @@ class Admission:
     def _unpark(self, sequence: Sequence) -> None:
         if sequence.parked is not None:
             self._n_parked -= len(sequence.parked.books.tokens)
+            self._n_states -= 1
             sequence.parked = None
 
     def _go_on(self, sequence: Sequence, parked: Parked) -> None:
@@ -152,22 +159,43 @@ class Admission:
             if n > other.n_computed and n >= best + WORTH_WAITING:
                 sequence.waits_for, sequence.waits_until = other, n
                 best = n
+        if sequence.waits_for is not None and not self._kv.can_cut:
+            sequence.waits_for.places.add(sequence.waits_until)
         return sequence.waits_for is not None
 
     def _give_slot(self, sequence: Sequence) -> None:
         """Give the sequence a slot with as much of its prompt as can be reused."""
         group = sequence.group
+        n_shared = 0 if self._kv.can_cut else self._kv.n_shared(sequence.demand)
         placement = self._kv.place(self._kv.best_reuse(sequence.demand))
         assert placement is not None, "a slot is free"
         if placement.copy_from is not None:
-            self._runner.copy(placement.copy_from.id, placement.slot.id, placement.n_reused)
+            self._runner.copy(placement.copy_from.id, placement.slot.id, placement.n_reused, placement.state)
         else:
-            self._runner.truncate(placement.slot.id, placement.n_reused)
+            self._runner.truncate(placement.slot.id, placement.n_reused, placement.state)
         self._kv.open(placement)
         sequence.slot = placement.slot
         sequence.n_computed = sequence.n_reused = placement.n_reused
         if group.leader is None:
             group.leader = sequence
+        if not self._kv.can_cut:
+            self._keep_states(sequence, n_shared)
+
+    def _keep_states(self, sequence: Sequence, n_shared: int) -> None:
+        """Choose where the sequence's state shall be kept, its beginning included if an earlier one ended there."""
+        assert sequence.slot is not None
+        if self._kv.n_behind(sequence.slot) >= WORTH_A_CALL:
+            self._kv.keep(sequence.slot, self._runner.state(sequence.slot.id))
+        # Only the leader has candidates that begin where it is.
+        n_candidates = len(sequence.group.sequences) if sequence.group.leader is sequence else 1
+        sequence.places |= places(
+            sequence.n_prompt, sequence.n_reused, n_shared, scored=sequence.scored, n_candidates=n_candidates
+        )
+
+
+def most_states_parked(n_slots: int) -> int:
+    """Sequences that may be parked at once where each has a state, whatever it has of tokens."""
+    return max(1, n_slots // SLOTS_TO_PARKED)
 
 
 def _n_reusable(other: Sequence, sequence: Sequence) -> int:

@@ -114,16 +114,6 @@ class LlamaModel:
         return max(1, int(c.llama_model_n_head(self.pointer)))
 
     @property
-    def kv_bytes_per_token(self) -> int:
-        """Bytes of KV cache one token takes in all layers with 16-bit keys and values."""
-        head = int(c.llama_model_n_embd(self.pointer)) // self.n_head
-        architecture = self.metadata("general.architecture") or ""
-        key = int(self.metadata(f"{architecture}.attention.key_length") or head)
-        value = int(self.metadata(f"{architecture}.attention.value_length") or head)
-        layers = int(c.llama_model_n_layer(self.pointer))
-        return 2 * layers * max(1, int(c.llama_model_n_head_kv(self.pointer))) * (key + value)
-
-    @property
     def float_weights(self) -> bool:
         """Whether the matrices are F32, F16 or BF16, whose products depend on having one row or several."""
         return self.file_type in (0, 1, 32)
@@ -289,18 +279,32 @@ class LlamaContext:
         """Keep the first n tokens of a slot; False if this kind of memory cannot be cut there."""
         return bool(c.llama_memory_seq_rm(self._memory, slot, n, -1))
 
-    def snapshot(self, slot: int) -> "ctypes.Array[ctypes.c_uint8]":
+    def snapshot(self, slot: int) -> NDArray[np.uint8]:
         """All tokens of a slot as bytes that `restore` takes."""
-        size = int(c.llama_state_seq_get_size(self.pointer, slot))
-        data = (ctypes.c_uint8 * size)()
-        written = int(c.llama_state_seq_get_data(self.pointer, data, size, slot))
+        return self._saved(slot, c.LLAMA_STATE_SEQ_FLAGS_NONE)
+
+    def restore(self, slot: int, data: NDArray[np.uint8]) -> None:
+        """Replace a slot's content by a snapshot; later results equal the original's to the bit."""
+        self.truncate(slot, 0)
+        self._load(slot, data, c.LLAMA_STATE_SEQ_FLAGS_NONE)
+
+    def state(self, slot: int) -> NDArray[np.uint8]:
+        """The state of a recurrent or hybrid model after all tokens of a slot, without keys and values."""
+        return self._saved(slot, c.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY)
+
+    def restore_state(self, slot: int, data: NDArray[np.uint8]) -> None:
+        """Put back a state that this slot had, or the slot of which it is a copy; then cut off what is behind it."""
+        self._load(slot, data, c.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY)
+
+    def _saved(self, slot: int, flags: int) -> NDArray[np.uint8]:
+        size = int(c.llama_state_seq_get_size_ext(self.pointer, slot, flags))
+        data = np.empty(size, dtype=np.uint8)
+        written = int(c.llama_state_seq_get_data_ext(self.pointer, _bytes_of(data), size, slot, flags))
         assert written == size
         return data
 
-    def restore(self, slot: int, data: "ctypes.Array[ctypes.c_uint8]") -> None:
-        """Replace a slot's content by a snapshot; later results equal the original's to the bit."""
-        self.truncate(slot, 0)
-        read = int(c.llama_state_seq_set_data(self.pointer, data, len(data), slot))
+    def _load(self, slot: int, data: NDArray[np.uint8], flags: int) -> None:
+        read = int(c.llama_state_seq_set_data_ext(self.pointer, _bytes_of(data), len(data), slot, flags))
         if read != len(data):
             raise RuntimeError("llama.cpp refused the snapshot of a slot")
 
@@ -309,6 +313,10 @@ class LlamaContext:
         if self._pointer is not None:
             c.llama_free(self._pointer)
             self._pointer = None
+
+
+def _bytes_of(data: NDArray[np.uint8]) -> "ctypes._Pointer[ctypes.c_uint8]":
+    return data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
 
 
 class _BatchRows:

@@ -5,14 +5,18 @@ Bookkeeping only: no model, no threads. The scheduler reports what was computed 
     |──── computed as a prompt (arithmetic.py) ──|──── sampled, or after something sampled ────|
     0                                        n_exact                                           n
 
-A slot is `running` while a sequence holds it. Otherwise its tokens stay as prefix cache until the slot is needed.
+A slot is `running` while a sequence holds it. Otherwise its tokens stay as prefix cache until the slot is needed. Where
+memory cannot be cut, a prefix that does not end with the slot can be reused up to a checkpoint (checkpoints.py).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
+from afterword.engine.llama.arithmetic import MICRO_BATCH
+from afterword.engine.llama.checkpoints import MOST_IN_A_SLOT, Checkpoint, State
 
 KEEP = 64
 """A slot with more tokens than this beyond the common prefix is copied, not cut: they may be reused again."""
@@ -46,6 +50,8 @@ class Slot:
     used_at: int = 0
     rows: list[ScoreRow | None] = field(default_factory=list)
     """One for each token, None where no score was wanted."""
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    """Ascending; at most one for each number of tokens."""
 
     def cut(self, n: int) -> None:
         """Forget all but the first n tokens."""
@@ -53,6 +59,11 @@ class Slot:
         self.n = n
         self.n_exact = min(self.n_exact, n)
         del self.rows[n:]
+        self.checkpoints = self.checkpoints_within(n)
+
+    def checkpoints_within(self, n: int) -> list[Checkpoint]:
+        """Those of the first n tokens."""
+        return [checkpoint for checkpoint in self.checkpoints if checkpoint.n <= n]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +83,8 @@ class Reuse:
 
     slot: Slot
     n: int
+    checkpoint: Checkpoint | None = None
+    """The one that must be restored: the prefix ends there, and memory cannot be cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +95,13 @@ class Placement:
     n_reused: int
     copy_from: Slot | None
     """Its first `n_reused` tokens must be copied to `slot` first; None: they are in place."""
+    checkpoint: Checkpoint | None = None
+    """As in `Reuse`."""
+
+    @property
+    def state(self) -> State | None:
+        """The state that must be restored."""
+        return None if self.checkpoint is None else self.checkpoint.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +116,16 @@ class Books:
 class KVSlots:
     """All slots of one context. Engine thread only."""
 
-    def __init__(self, n_slots: int, capacity: int, *, can_cut: bool = True) -> None:
+    def __init__(self, n_slots: int, capacity: int, *, can_cut: bool = True, checkpoint_bytes: int = 0) -> None:
+        """`checkpoint_bytes`: what all checkpoints may take together."""
         self._slots = [Slot(i, np.zeros(capacity, dtype=np.int32)) for i in range(n_slots)]
         self.capacity = capacity
         """Tokens a slot can hold."""
         self.can_cut = can_cut
         """Whether a slot can lose its end."""
+        self._checkpoint_bytes = checkpoint_bytes
+        self._spacing = max(MICRO_BATCH, capacity // MOST_IN_A_SLOT)
+        """Tokens after which a state is kept in any case."""
         self._clock = 0
 
     def __iter__(self) -> Iterator[Slot]:
@@ -133,7 +157,7 @@ class KVSlots:
 
     def best_reuse(self, demand: Demand) -> Reuse | None:
         """The prefix that saves most computing; None if there is none. Of equals one that needs no copy."""
-        found = [Reuse(slot, self._n_usable(slot, demand)) for slot in self._slots if slot.n > 0]
+        found = [self._reuse(slot, self._n_common(slot, demand)) for slot in self._slots if slot.n > 0]
         best = max(found, key=self._worth, default=None)
         return None if best is None or best.n == 0 else best
 
@@ -142,14 +166,25 @@ class KVSlots:
         in_place = self._in_place(reuse)
         return reuse.n if in_place or reuse.n >= WORTH_COPYING else 0, in_place, reuse.n
 
-    def _n_usable(self, slot: Slot, demand: Demand) -> int:
-        """Tokens of a slot that a demand can reuse. A prompt's last token is always computed, for its logits."""
+    def n_shared(self, demand: Demand) -> int:
+        """Most tokens that a demand has in common with a slot and could reuse if memory could be cut."""
+        return max(self._n_common(slot, demand) for slot in self._slots)
+
+    def _n_common(self, slot: Slot, demand: Demand) -> int:
+        """Tokens of a slot that are a demand's too. A prompt's last token is always computed, for its logits."""
         n = min(common_prefix(slot.tokens[: slot.n], demand.prompt), len(demand.prompt) - 1)
         if demand.reproducible:
             n = min(n, slot.n_exact)
         if demand.score_top is not None:
             n = _first_missing_row(slot, demand, n)
-        return n if self.can_cut or n == slot.n else 0
+        return n
+
+    def _reuse(self, slot: Slot, n: int) -> Reuse:
+        """As much of the first n tokens of a slot as can be reused."""
+        if self.can_cut or n == slot.n:
+            return Reuse(slot, n)
+        within = slot.checkpoints_within(n)
+        return Reuse(slot, within[-1].n, within[-1]) if within else Reuse(slot, 0)
 
     def place(self, reuse: Reuse | None) -> Placement | None:
         """Choose a slot for a prompt that can reuse `reuse`; None if every slot is running.
@@ -157,14 +192,14 @@ class KVSlots:
         The caller copies if `copy_from` is set, then calls `open` with the placement.
         """
         if reuse is not None and self._in_place(reuse):
-            return Placement(reuse.slot, reuse.n, None)
+            return Placement(reuse.slot, reuse.n, None, reuse.checkpoint)
         target = self._victim(None if reuse is None else reuse.slot)
         if target is None:
             return None
         if reuse is None or (reuse.slot is not target and reuse.n < WORTH_COPYING):
             return Placement(target, 0, None)
         source = None if reuse.slot is target else reuse.slot
-        return Placement(target, reuse.n, source)
+        return Placement(target, reuse.n, source, reuse.checkpoint)
 
     def _in_place(self, reuse: Reuse) -> bool:
         """Whether the slot is free, and cutting it to the prefix loses little."""
@@ -187,10 +222,13 @@ class KVSlots:
             slot.tokens[:n] = source.tokens[:n]
             slot.n, slot.n_exact = n, min(source.n_exact, n)
             slot.rows = source.rows[:n]
+            slot.checkpoints = source.checkpoints_within(n)
         else:
             slot.cut(placement.n_reused)
         slot.running = True
         self._touch(slot)
+        if placement.checkpoint is not None:
+            placement.checkpoint.used_at = self._clock
 
     def append(self, slot: Slot, tokens: Sequence[int] | NDArray[np.int32], *, exact: bool) -> None:
         """Record tokens computed at the end of a running slot; `exact`: as a prompt's, not sampled."""
@@ -218,6 +256,7 @@ class KVSlots:
         slot = self._victim(None)
         if slot is not None:
             slot.n, slot.n_exact, slot.rows = len(books.tokens), books.n_exact, books.rows
+            slot.checkpoints = []
             slot.tokens[: slot.n] = books.tokens
             slot.running = True
             self._touch(slot)
@@ -229,9 +268,35 @@ class KVSlots:
         if not self.can_cut:
             slot.cut(0)
 
+    def n_behind(self, slot: Slot) -> int:
+        """Tokens since the slot's last checkpoint; 0 where memory can be cut, which needs none."""
+        if self.can_cut:
+            return 0
+        return slot.n - slot.checkpoints[-1].n if slot.checkpoints else slot.n
+
+    def is_due(self, slot: Slot, places: Set[int]) -> bool:
+        """Whether the state of a slot is to be kept now: at one of those places, and after so many tokens."""
+        n = self.n_behind(slot)
+        return n >= self._spacing or (n > 0 and slot.n in places)
+
+    def keep(self, slot: Slot, state: State) -> None:
+        """Record the state after all tokens of a running slot; if there are too many, the least recently used go."""
+        assert slot.running
+        assert self.n_behind(slot) > 0
+        self._touch(slot)
+        slot.checkpoints.append(Checkpoint(slot.n, state, self._clock))
+        kept = sorted({c for each in self._slots for c in each.checkpoints}, key=lambda c: c.used_at)
+        excess = sum(len(c.state) for c in kept) - self._checkpoint_bytes
+        for checkpoint in kept:
+            if excess <= 0:
+                break
+            excess -= len(checkpoint.state)
+            for each in self._slots:
+                each.checkpoints = [c for c in each.checkpoints if c is not checkpoint]
+
     def exchange(self, a: Slot, b: Slot) -> None:
         """Two slots were exchanged, to close a gap (arithmetic.py)."""
-        for name in ("tokens", "n", "n_exact", "running", "used_at", "rows"):
+        for name in ("tokens", "n", "n_exact", "running", "used_at", "rows", "checkpoints"):
             value = getattr(a, name)
             setattr(a, name, getattr(b, name))
             setattr(b, name, value)
@@ -246,6 +311,11 @@ class KVSlots:
             assert 0 <= slot.n <= self.capacity
             assert 0 <= slot.n_exact <= slot.n
             assert len(slot.rows) == slot.n
+            ends = [checkpoint.n for checkpoint in slot.checkpoints]
+            assert ends == sorted(set(ends))
+            assert not ends or (not self.can_cut and ends[0] > 0 and ends[-1] <= slot.n)
+        kept = {checkpoint for slot in self._slots for checkpoint in slot.checkpoints}
+        assert sum(len(checkpoint.state) for checkpoint in kept) <= self._checkpoint_bytes
 
 
 def common_prefix(a: NDArray[np.int32], b: NDArray[np.int32]) -> int:

@@ -1,7 +1,8 @@
 """From a GGUF file to a running engine: load it, size its cache, probe it, start its thread."""
 
+import json
 import os
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
 import structlog
@@ -10,7 +11,7 @@ from afterword.config.tree import DEFAULT_CONTEXT, KernelChoice
 from afterword.engine.base import Capabilities
 from afterword.engine.identity import ResultCache, fingerprint, model_hash
 from afterword.engine.llama.aborting import loading, say_why_it_aborts
-from afterword.engine.llama.admission import SLOTS_TO_PARKED
+from afterword.engine.llama.admission import SLOTS_TO_PARKED, most_states_parked
 from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, MICRO_BATCH, QUANTISED, UNFUSED, Arithmetic
 from afterword.engine.llama.binding import (
     LIBRARIES_FOLDER,
@@ -28,6 +29,7 @@ from afterword.engine.llama.openmp import release_workers
 from afterword.engine.llama.probe import LogitCheck, check_logits, keeps_its_numbers
 from afterword.engine.llama.runner import LlamaRunner
 from afterword.engine.llama.scheduler import Scheduler
+from afterword.engine.llama.slot_sizes import SlotSizes, measure_slot
 from afterword.engine.llama.vocabulary import Vocabulary
 from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.errors import ConfigurationError
@@ -119,7 +121,7 @@ def _start(
 ) -> LlamaEngine:
     if not model.decoder_only:
         raise _no_text(model, settings)
-    memory = _plan_memory(model, settings, arithmetic)
+    memory = _plan_memory(model, settings, arithmetic, _slot_sizes(model, arithmetic, identity, cache))
     context = LlamaContext(
         model,
         n_slots=memory.n_slots + arithmetic.n_spare_slots,
@@ -150,7 +152,9 @@ def _engine(opened: _Opened, settings: LlamaSettings, identity: tuple[object, ..
         prefix_cache=True,
         n_slots=memory.n_slots,
     )
-    kv = KVSlots(memory.n_slots, context.n_ctx_slot, can_cut=model.memory_can_be_cut)
+    kv = KVSlots(
+        memory.n_slots, context.n_ctx_slot, can_cut=model.memory_can_be_cut, checkpoint_bytes=memory.checkpoints
+    )
     runner = LlamaRunner(context, opened.arithmetic)
 
     def free() -> None:
@@ -204,14 +208,28 @@ def _arithmetic_of(model: LlamaModel, kernels: str) -> Arithmetic:
     return FLOATS if model.float_weights else QUANTISED
 
 
-def _plan_memory(model: LlamaModel, settings: LlamaSettings, arithmetic: Arithmetic) -> MemoryPlan:
+def _slot_sizes(
+    model: LlamaModel, arithmetic: Arithmetic, identity: tuple[object, ...], cache: ResultCache
+) -> SlotSizes:
+    """What a slot takes, measured once for each identity."""
+
+    def measure() -> str:
+        return json.dumps(asdict(measure_slot(model, fused_attention=arithmetic.fused_attention)))
+
+    return SlotSizes(**json.loads(cache.get(f"slot {identity} {arithmetic.fused_attention}", measure)))
+
+
+def _plan_memory(model: LlamaModel, settings: LlamaSettings, arithmetic: Arithmetic, slot: SlotSizes) -> MemoryPlan:
     context = min(DEFAULT_CONTEXT, model.n_ctx_train) if settings.context is None else settings.context
     seen = cells(context) * (1 if arithmetic.fused_attention else model.n_head)
-    spare = arithmetic.n_spare_slots * cells(context) * model.kv_bytes_per_token
+    spare = arithmetic.n_spare_slots * (cells(context) * slot.per_token + slot.state)
     need = MemoryNeed(
         weights=model.size,
-        kv_per_token=model.kv_bytes_per_token + model.kv_bytes_per_token // SLOTS_TO_PARKED,
-        compute=compute_bytes(MICRO_BATCH, model.n_vocab, seen) + spare,
+        kv_per_token=slot.per_token + slot.per_token // SLOTS_TO_PARKED,
+        state=slot.state,
+        compute=compute_bytes(MICRO_BATCH, model.n_vocab, seen)
+        + spare
+        + most_states_parked(settings.parallel) * slot.state,
         n_ctx_train=model.n_ctx_train,
     )
     return plan_memory(need, context=settings.context, parallel=settings.parallel, budget=settings.memory_bytes)

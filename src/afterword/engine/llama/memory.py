@@ -12,6 +12,9 @@ MIB = 1024 * 1024
 
 FLOAT_BYTES = 4
 
+LEAST_CHECKPOINTS, MOST_CHECKPOINTS = 2, 16
+"""States that are kept for each slot where memory cannot be cut (checkpoints.py): at least, and if there is room."""
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryNeed:
@@ -19,6 +22,8 @@ class MemoryNeed:
 
     weights: int
     kv_per_token: int
+    state: int
+    """Of a slot, whatever the tokens in it; 0 where memory can be cut."""
     compute: int
     """Buffers of a forward pass."""
     n_ctx_train: int
@@ -32,8 +37,10 @@ class MemoryPlan:
     context: int
     """Tokens a slot may hold."""
     n_slots: int
+    checkpoints: int
+    """Bytes of states that are kept."""
     total: int
-    """Bytes of weights, cells and buffers together."""
+    """Bytes of all: weights, cells, states and buffers."""
 
 
 def plan_memory(need: MemoryNeed, *, context: int | None, parallel: int, budget: int | None) -> MemoryPlan:
@@ -43,19 +50,24 @@ def plan_memory(need: MemoryNeed, *, context: int | None, parallel: int, budget:
     """
     wanted = min(DEFAULT_CONTEXT, need.n_ctx_train) if context is None else context
     fixed = need.weights + need.compute
-    n_cells = (budget - fixed) // need.kv_per_token if budget is not None else parallel * cells(wanted)
-    n_slots = min(parallel, n_cells // cells(wanted))
-    if n_slots < 1 and context is None:
-        wanted = max(1, n_cells // SMALLEST_CONTEXT) * SMALLEST_CONTEXT - 1
-        n_slots = min(1, n_cells // cells(wanted))
-    if n_slots < 1:
-        total = fixed + cells(wanted) * need.kv_per_token
-        assert budget is not None
-        raise ConfigurationError(
-            f"One slot of {wanted} tokens of context needs {-(-total // MIB)} MiB with the model's weights, "
-            f"but the memory budget is {budget // MIB} MiB: lower `context` or raise `memory`."
-        )
-    return MemoryPlan(wanted, n_slots, fixed + n_slots * cells(wanted) * need.kv_per_token)
+    states = (1 + LEAST_CHECKPOINTS) * need.state
+    if budget is None:
+        n_slots, n_more = parallel, parallel * (MOST_CHECKPOINTS - LEAST_CHECKPOINTS)
+    else:
+        room = budget - fixed
+        if context is None and room < cells(wanted) * need.kv_per_token + states and need.kv_per_token > 0:
+            wanted = max(1, (room - states) // need.kv_per_token // SMALLEST_CONTEXT) * SMALLEST_CONTEXT - 1
+        slot = cells(wanted) * need.kv_per_token + states
+        n_slots = min(parallel, room // slot)
+        if n_slots < 1:
+            raise ConfigurationError(
+                f"One slot of {wanted} tokens of context needs {-(-(fixed + slot) // MIB)} MiB with the model's "
+                f"weights, but the memory budget is {budget // MIB} MiB: lower `context` or raise `memory`."
+            )
+        n_more = (room - n_slots * slot) // need.state if need.state > 0 else 0
+    n_checkpoints = min(n_slots * LEAST_CHECKPOINTS + n_more, n_slots * MOST_CHECKPOINTS)
+    total = fixed + n_slots * (cells(wanted) * need.kv_per_token + need.state) + n_checkpoints * need.state
+    return MemoryPlan(wanted, n_slots, n_checkpoints * need.state, total)
 
 
 def cells(context: int) -> int:

@@ -41,6 +41,11 @@ class Running(Protocol):
         ...
 
     @property
+    def n_next(self) -> int:
+        """Those of them that a piece may have at most."""
+        ...
+
+    @property
     def prefilling(self) -> bool:
         """Whether part of its prompt is still to be computed; if not, it samples."""
         ...
@@ -80,7 +85,7 @@ class Batch:
 Policy = Callable[[Sequence[Running], Turns, Arithmetic], Batch]
 """From the running sequences, in the order in which they came, to the next batch.
 
-It has a piece if anybody runs; pieces of distinct slots, none longer than what is pending. Their rows
+It has a piece if anybody runs; pieces of distinct slots, none longer than `n_next`. Their rows
 (`Arithmetic.rows`) are at most `MICRO_BATCH` together, and no more than each slot has room for. Unless one row is as
 good as several (`rows_needed`), pieces of prompts and of sampling sequences are not in the same batch. Whatever fits
 that, tokens have the same numbers; a sequence that is left out for ever waits for ever.
@@ -89,14 +94,19 @@ that, tokens have the same numbers; a sequence that is left out for ever waits f
 
 def next_batch(running: Sequence[Running], turns: Turns, arithmetic: Arithmetic) -> Batch:
     """The `Policy` in use: all next tokens at once, or a piece of some prompts."""
-    sampling = [s for s in running if not s.prefilling]
-    prompts = [s for s in running if s.prefilling]
+    sampling = [s for s in running if _has_one_row(s, arithmetic)]
+    prompts = [s for s in running if not _has_one_row(s, arithmetic)]
     if not prompts or (sampling and turns.prompts_went_last):
         return Batch(tuple(Piece(s.slot_id, 1) for s in sampling), Turns(False, turns.oldest_led))
     oldest_leads = not turns.oldest_led
     lead = prompts[0] if oldest_leads else _quickest(prompts, sampling)
     others = [s for s in prompts if s is not lead]
     return Batch(_pieces(lead, others, _budget(len(sampling)), arithmetic), Turns(True, oldest_leads))
+
+
+def _has_one_row(sequence: Running, arithmetic: Arithmetic) -> bool:
+    """Whether a sequence goes with those that sample: the last token of a prompt costs no more there, if it may."""
+    return not sequence.prefilling or (arithmetic.rows_needed == 1 and sequence.n_pending == 1)
 
 
 def _quickest(prompts: Sequence[Running], sampling: Sequence[Running]) -> Running:
@@ -118,12 +128,12 @@ def _pieces(lead: Running, others: Sequence[Running], budget: int, arithmetic: A
     Much shorter ones would mostly be filled up. Where nothing is, what a piece has more than others is computed apart:
     ten prompts of 20 to 29 tokens took 17 % longer than as many of 25, two of 117 and 125 no longer than equal ones.
     """
-    n = max(arithmetic.rows_needed, min(lead.n_pending, budget))
+    n = max(arithmetic.rows_needed, min(lead.n_next, budget))
     chosen, most = [lead], STRETCH * n
     for other in others:
-        longer = other.n_pending if n < other.n_pending <= most else n
-        fits = (len(chosen) + 1) * longer <= budget and 2 * other.n_pending >= longer
-        if fits and all(arithmetic.rows(min(s.n_pending, longer), longer) <= s.n_room for s in [*chosen, other]):
+        longer = other.n_next if n < other.n_next <= most else n
+        fits = (len(chosen) + 1) * longer <= budget and 2 * other.n_next >= longer
+        if fits and all(arithmetic.rows(min(s.n_next, longer), longer) <= s.n_room for s in [*chosen, other]):
             chosen.append(other)
             n = longer
-    return tuple(Piece(s.slot_id, min(s.n_pending, n)) for s in chosen)
+    return tuple(Piece(s.slot_id, min(s.n_next, n)) for s in chosen)

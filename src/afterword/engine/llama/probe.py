@@ -126,12 +126,16 @@ def _after(context: LlamaContext, tokens: NDArray[np.int32], cut: list[int]) -> 
 
 
 def _neighbours_do_not_matter(context: LlamaContext, tokens: NDArray[np.int32], whole: NDArray[np.float32]) -> bool:
-    """Two pieces side by side, then two single rows side by side against the same rows beside another token."""
-    _clear(context)
+    """Two pieces side by side, either of them; two single rows side by side against the same beside another token."""
     half = len(tokens) // 2
-    _run(context, [(0, 0, tokens[:half]), (1, 0, tokens[half : 2 * half])])
-    beside = _run(context, [(0, half, tokens[half:]), (1, half, tokens[: len(tokens) - half])])[:2]
-    same = bool(np.array_equal(whole, beside))
+    same = True
+    for slot in (0, 1):
+        # Those of the other slot begin in the middle.
+        texts = [tokens if each == slot else np.roll(tokens, -half) for each in (0, 1)]
+        _clear(context)
+        _run(context, [(each, 0, text[:half]) for each, text in enumerate(texts)])
+        beside = _run(context, [(each, half, text[half:]) for each, text in enumerate(texts)])
+        same = same and bool(np.array_equal(whole, beside[2 * slot : 2 * slot + 2]))
     n = len(tokens)
     rows = []
     for neighbour in (5, 7):

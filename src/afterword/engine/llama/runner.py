@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from afterword.engine.llama.arithmetic import Arithmetic, Rows, lay_out
 from afterword.engine.llama.binding import LlamaContext
+from afterword.engine.llama.checkpoints import State
 from afterword.engine.llama.sequence import Saved, Span
 
 
@@ -32,12 +33,19 @@ class Runner(Protocol):
         """Compute spans of distinct sequences, chosen as a `Policy` must; results in the same order."""
         ...
 
-    def copy(self, source: int, target: int, n: int) -> None:
-        """Make `target` hold the first n tokens of `source`."""
+    def copy(self, source: int, target: int, n: int, state: State | None = None) -> None:
+        """Make `target` hold the first n tokens of `source`.
+
+        `state`: that after those tokens, where memory cannot be cut and `source` holds more.
+        """
         ...
 
-    def truncate(self, slot: int, n: int) -> None:
-        """Keep the first n tokens of a slot."""
+    def truncate(self, slot: int, n: int, state: State | None = None) -> None:
+        """Keep the first n tokens of a slot; `state` as for `copy`."""
+        ...
+
+    def state(self, slot: int) -> State:
+        """The state after all tokens of a slot."""
         ...
 
     def exchange(self, a: int, b: int, n_a: int, n_b: int) -> None:
@@ -87,7 +95,7 @@ class LlamaRunner(Runner):
         return self._context.decode(tokens, positions, slots, outputs)
 
     @override
-    def copy(self, source: int, target: int, n: int) -> None:
+    def copy(self, source: int, target: int, n: int, state: State | None = None) -> None:
         # Not llama.cpp's own copy between slots: that moves unused cells too, and only with the next decode, so a
         # snapshot in between would still see the old content. Copies from one source in a row share a snapshot.
         if self._snapshot is not None and self._snapshot[0] == target:
@@ -95,14 +103,20 @@ class LlamaRunner(Runner):
         if self._snapshot is None or self._snapshot[0] != source:
             self._snapshot = (source, self._context.snapshot(source))
         self._context.restore(target, self._snapshot[1])
-        self._context.truncate(target, n)
+        self.truncate(target, n, state)
 
     @override
-    def truncate(self, slot: int, n: int) -> None:
+    def truncate(self, slot: int, n: int, state: State | None = None) -> None:
         if self._snapshot is not None and self._snapshot[0] == slot:
             self._snapshot = None
+        if state is not None:
+            self._context.restore_state(slot, state)
         if not self._context.truncate(slot, n):
             raise RuntimeError(f"llama.cpp cannot cut slot {slot} to {n} tokens")
+
+    @override
+    def state(self, slot: int) -> State:
+        return self._context.state(slot)
 
     @override
     def exchange(self, a: int, b: int, n_a: int, n_b: int) -> None:

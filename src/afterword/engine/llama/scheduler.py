@@ -100,6 +100,7 @@ class Scheduler:
             sequence = computed.span.sequence
             if sequence.slot is not None:
                 messages += self._settle(sequence, self._committer.commit(computed))
+                self._keep_state(sequence)
             else:
                 # Its group failed within this step, after the slot had been given more tokens than are recorded.
                 slot_id = next(slot_id for slot_id, held_it in by_slot.items() if held_it is sequence)
@@ -134,6 +135,11 @@ class Scheduler:
             self._runner.exchange(source.id, target.id, source.n, target.n)
             self._kv.exchange(source, target)
             sequence.slot = target
+
+    def _keep_state(self, sequence: Sequence) -> None:
+        """Keep the state of a sequence that goes on, if it is to be kept here."""
+        if sequence.slot is not None and self._kv.is_due(sequence.slot, sequence.places):
+            self._kv.keep(sequence.slot, self._runner.state(sequence.slot.id))
 
     def _settle(self, sequence: Sequence, messages: list[Message]) -> list[Message]:
         """Free the slots of what has ended."""

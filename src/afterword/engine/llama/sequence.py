@@ -3,7 +3,6 @@
 All state of a running completion lives here and dies with it. Engine thread only.
 """
 
-import ctypes
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -17,7 +16,7 @@ from afterword.engine.mailbox import Mailbox
 from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.sampler import Sampler
 
-Saved = ctypes.Array[ctypes.c_uint8]
+Saved = NDArray[np.uint8]
 """What a slot held, in llama.cpp's own format."""
 
 
@@ -78,6 +77,8 @@ class Sequence:
     """A running sequence that is computing a prefix worth waiting for."""
     waits_until: int = 0
     """`waits_for.n_computed` at which waiting ends."""
+    places: set[int] = field(default_factory=set)
+    """Where its state is kept (checkpoints.py): pieces of its prompt end there."""
 
     @property
     def slot_id(self) -> int:
@@ -99,6 +100,12 @@ class Sequence:
     def n_pending(self) -> int:
         """Tokens it has but its slot has not."""
         return self.n_tokens - self.n_computed
+
+    @property
+    def n_next(self) -> int:
+        """Tokens that it has up to the next of its places."""
+        ahead = [place - self.n_computed for place in self.places if place > self.n_computed]
+        return min(self.n_pending, *ahead) if ahead else self.n_pending
 
     @property
     def n_room(self) -> int:

@@ -37,6 +37,11 @@ def bits(told: Told) -> Bits:
     return [(t.id, t.logprob.hex(), [(i, v.hex()) for i, v in t.top]) for t in told.tokens()]
 
 
+def score_bits(told: Told) -> list[str]:
+    assert told.prompt.scores is not None
+    return [logprob.hex() for logprob in told.prompt.scores.logprobs.tolist()]
+
+
 async def scores(engine: LlamaEngine) -> NDArray[np.float64]:
     found = (await ask(engine, PROMPT, max_tokens=0, prompt_logprobs=1)).prompt.scores
     assert found is not None

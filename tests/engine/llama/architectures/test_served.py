@@ -19,9 +19,11 @@ from tests.engine.llama.architectures.asking import (
     ask,
     bits,
     fill_all_slots,
+    score_bits,
     scores,
 )
 from tests.engine.llama.reference import logprobs_by_llama_cpp
+from tests.fakes import Told
 from tests.models.architectures import ARCHITECTURES, Architecture
 from tests.models.engines import settings
 from tests.models.requantised import requantise
@@ -134,3 +136,39 @@ async def test_a_prefix_that_was_gone_beyond_is_shared_where_memory_can_be_cut(
     await fill_all_slots(engine)
     await ask(engine, PROMPT)
     assert (await ask(engine, BRANCH)).prompt.n_cached == (N_SHARED if can_be_cut else 0)
+    # Else its state was kept where the two branch off, for others that do.
+    assert (await ask(engine, [*BRANCH[:N_SHARED], 4, 5])).prompt.n_cached == N_SHARED
+
+
+async def test_a_text_that_grows_is_read_from_where_it_ended(architecture: Architecture, engine: LlamaEngine) -> None:
+    await fill_all_slots(engine)
+    fresh = await ask(engine, PROMPT)
+    await fill_all_slots(engine)
+    for n_typed in (len(PROMPT) - 4, len(PROMPT) - 2):
+        await ask(engine, PROMPT[:n_typed])
+    # What is sampled is other text than what is typed.
+    typed = await ask(engine, PROMPT)
+    assert typed.prompt.n_cached >= len(PROMPT) - 5
+    if engine.capabilities.reproducible:
+        assert bits(typed) == bits(fresh)
+
+
+async def test_endings_of_one_context_are_scored_without_reading_it_again(
+    architecture: Architecture, engine: LlamaEngine
+) -> None:
+    prompts = [[*PROMPT, *reversed(PROMPT), *(100 + ending for _ in range(12))] for ending in range(4)]
+    fields = {"max_tokens": 0, "prompt_logprobs": 1}
+    fresh: list[Told] = []
+    for prompt in prompts:
+        await fill_all_slots(engine)
+        fresh.append(await ask(engine, prompt, **fields))
+    await fill_all_slots(engine)
+    one_by_one = [await ask(engine, prompt, **fields) for prompt in prompts]
+    await fill_all_slots(engine)
+    together = await asyncio.gather(*(ask(engine, prompt, **fields) for prompt in prompts))
+    for found in (one_by_one, together):
+        assert [told.prompt.n_cached >= 2 * len(PROMPT) - 8 for told in found] == [False, True, True, True]
+        # A slot is copied without what has left the window, so the cells that are kept lie elsewhere.
+        copied = architecture.memory == "window" and found is together
+        if engine.capabilities.reproducible and not copied:
+            assert [score_bits(told) for told in found] == [score_bits(told) for told in fresh]
