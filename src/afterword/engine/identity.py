@@ -1,6 +1,7 @@
 """Hashes that identify what decides a model's numbers, and a file that caches slow results.
 
-The cache is a JSON file in the cache directory; losing or damaging it costs time, never correctness.
+The cache is a JSON file in the cache directory, in which each result has its own hash: losing or damaging it costs
+time, never correctness.
 """
 
 import hashlib
@@ -34,23 +35,33 @@ class ResultCache:
         return results[key]
 
     def _read(self) -> dict[str, str]:
+        """The results that are as they were written."""
         try:
-            results = json.loads(self._path.read_text())
-        except (OSError, ValueError):
+            noted = json.loads(self._path.read_text())
+        except (OSError, ValueError, RecursionError):
             return {}
-        if not isinstance(results, dict):
+        if not isinstance(noted, dict):
             return {}
-        return {str(key): str(value) for key, value in results.items()}
+        return {
+            key: one[0]
+            for key, one in noted.items()
+            if isinstance(one, list) and len(one) == 2 and one == _noted(key, one[0])
+        }
 
     def _write(self, results: dict[str, str]) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             # Replaced as a whole, so that a process that reads it meanwhile sees the old file or the new one.
             temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-            temporary.write_text(json.dumps(results, indent=1))
+            temporary.write_text(json.dumps({key: _noted(key, value) for key, value in results.items()}, indent=1))
             temporary.replace(self._path)
         except OSError:
             return
+
+
+def _noted(key: str, value: object) -> list[object]:
+    """A result and its hash, as the file has them."""
+    return [value, hashlib.sha256(f"{key}\0{value}".encode()).hexdigest()[:16]]
 
 
 def file_hash(path: Path, cache: ResultCache) -> str:
