@@ -1,5 +1,7 @@
 """The engine without a tokenizer, its breaker, and what it counts; with one, tests/contract has the rules."""
 
+import asyncio
+import gzip
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -234,6 +236,46 @@ async def test_an_answer_of_any_kind_is_no_failure_of_the_server(answer: Answer,
                 with pytest.raises(kind):
                     await complete(engine, generation_request(b"hi"))
             assert engine.stats().upstreams[0].breaker == "closed"
+
+
+def goes_on(chunk: bytes, content_type: str = "text/event-stream") -> Answer:
+    """Sends the same bytes again and again until the client goes."""
+
+    async def answer(call: Call) -> None:
+        await call.start(content_type=content_type)
+        gone = asyncio.create_task(call.until_left())
+        while not gone.done():
+            await call.write(chunk)
+            await asyncio.sleep(0)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(goes_on(b": nothing\n" * 1000), id="comments"),
+        pytest.param(goes_on(b"data: " + b"x" * 10_000), id="one event"),
+        pytest.param(goes_on(b"data: {}\n\n" * 1000), id="events that say nothing"),
+        pytest.param(goes_on(b" " * 10_000, content_type="application/json"), id="a body"),
+    ],
+)
+async def test_an_answer_without_an_end_is_given_up(answer: Answer) -> None:
+    with fake_upstream(answer) as fake:
+        async with engine_of(fake) as engine:
+            with pytest.raises(UpstreamFailed):
+                await complete(engine, generation_request(b"hi"))
+
+
+@pytest.mark.parametrize("status", [200, 400])
+async def test_a_compressed_answer_is_not_unpacked(status: int) -> None:
+    bomb = gzip.compress(bytes(10_000_000))
+    with fake_upstream(lambda call: call.refuse(status, bomb, content_encoding="gzip")) as fake:
+        async with engine_of(fake) as engine:
+            with pytest.raises(UpstreamFailed) as failed:
+                await complete(engine, generation_request(b"hi"))
+        assert fake.calls[0].headers["accept-encoding"] == "identity"
+    assert "it is compressed ('gzip'), which was not asked for" in failed.value.detail
 
 
 async def test_the_key_and_further_headers_go_with_every_request() -> None:

@@ -165,10 +165,18 @@ class UpstreamConnection:
 
 def request_headers(vendor: VendorConfig) -> dict[str, str]:
     """Headers of every request to a vendor; those from its configuration override ours."""
-    headers = {"content-type": "application/json", "user-agent": "afterword"}
+    # Compressed, a few bytes of an answer could be any number.
+    headers = {"content-type": "application/json", "user-agent": "afterword", "accept-encoding": "identity"}
     if vendor.api_key is not None:
         headers["authorization"] = f"Bearer {vendor.api_key}"
     return headers | {name.lower(): value for name, value in vendor.headers.items()}
+
+
+def check_plain(response: httpx.Response) -> None:
+    """Raises `httpx.DecodingError` if an answer is compressed, which was not asked for: it could be of any size."""
+    encoding = response.headers.get("content-encoding", "identity")
+    if encoding != "identity":
+        raise httpx.DecodingError(f"it is compressed ({encoding!r}), which was not asked for", request=response.request)
 
 
 def health_url(vendor: VendorConfig) -> str:
@@ -179,8 +187,9 @@ def health_url(vendor: VendorConfig) -> str:
 
 
 async def _attempt_failed(response: httpx.Response, sizes: Sizes, redact: Callable[[str], str]) -> _AttemptFailed:
+    check_plain(response)
     body = b""
-    async for chunk in response.aiter_bytes():
+    async for chunk in response.aiter_raw():
         body += chunk
         if len(body) > MAX_ERROR_BYTES:
             break
@@ -192,8 +201,9 @@ async def _attempt_failed(response: httpx.Response, sizes: Sizes, redact: Callab
 
 
 async def _events(response: httpx.Response, most_bytes: int) -> AsyncIterator[bytes]:
-    """The events of a stream; a plain JSON answer counts as one event. Raises `EventTooLong`."""
-    chunks = bounded(response.aiter_bytes(), most_bytes)
+    """The events of a stream; a plain JSON answer counts as one event. Raises `EventTooLong` and `httpx.HTTPError`."""
+    check_plain(response)
+    chunks = bounded(response.aiter_raw(), most_bytes)
     if response.headers.get("content-type", "").startswith("application/json"):
         yield b"".join([chunk async for chunk in chunks]).removeprefix(BYTE_ORDER_MARK)
         return

@@ -3,6 +3,7 @@
 Read once, at start. Nothing of it is required: the configuration has the rest, or it stays unknown.
 """
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,10 @@ import httpx
 import orjson
 
 from afterword.config.vendor import VendorConfig
-from afterword.engine.upstream.connection import request_headers
+from afterword.engine.upstream.connection import check_plain, request_headers
+
+MAX_BODY = 8 * 2**20
+"""Bytes of a description; the longest list of models at a hosted vendor has half a million."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +30,14 @@ class About:
 
 
 def ask_about(vendor: VendorConfig, model: str) -> About:
-    """Read it, with the vendor's connect time-out for each request. Never raises. Blocks: not for the event loop."""
+    """Read it, `MAX_BODY` of each answer at most, in the vendor's connect time-out. Never raises. Blocks: not for the
+    event loop.
+    """
     try:
         with httpx.Client(headers=request_headers(vendor), timeout=vendor.connect_timeout) as client:
-            card = _card(_json(client.get(f"{vendor.url}/models")), model)
+            card = _card(_read(client, f"{vendor.url}/models", vendor), model)
             if vendor.kind == "afterword":
-                card = _json(client.get(f"{vendor.url}/models/{model}"))
+                card = _read(client, f"{vendor.url}/models/{model}", vendor)
             slot = _slot(client, vendor) if vendor.kind == "llama-server" else {}
     except httpx.HTTPError as error:
         return About(problem=f"it did not answer: {error!r}")
@@ -60,14 +66,27 @@ def _card(listing: Mapping[str, Any], model: str) -> dict[str, Any]:
 
 def _slot(client: httpx.Client, vendor: VendorConfig) -> dict[str, Any]:
     """The settings of one of llama-server's slots; the route may be switched off."""
-    response = client.get(vendor.url.removesuffix("/v1") + "/props")
-    return _object(_json(response).get("default_generation_settings")) if response.is_success else {}
+    try:
+        return _object(_read(client, vendor.url.removesuffix("/v1") + "/props", vendor)["default_generation_settings"])
+    except (KeyError, ValueError):
+        return {}
 
 
-def _json(response: httpx.Response) -> dict[str, Any]:
-    if not response.is_success:
-        raise ValueError(f"{response.request.url.path} was answered with HTTP status {response.status_code}")
-    return _object(orjson.loads(response.content))
+def _read(client: httpx.Client, url: str, vendor: VendorConfig) -> dict[str, Any]:
+    """The JSON object there. Raises `ValueError`, with a reason as the end of a sentence, and `httpx.HTTPError`."""
+    deadline = time.monotonic() + vendor.connect_timeout
+    body = bytearray()
+    with client.stream("GET", url) as response:
+        if not response.is_success:
+            raise ValueError(f"{response.request.url.path} was answered with HTTP status {response.status_code}")
+        check_plain(response)
+        for chunk in response.iter_raw():
+            body += chunk
+            if len(body) > MAX_BODY:
+                raise ValueError(f"{response.request.url.path} has more than {MAX_BODY} bytes")
+            if time.monotonic() > deadline:
+                raise ValueError(f"{response.request.url.path} took longer than {vendor.connect_timeout} s")
+    return _object(orjson.loads(body))
 
 
 def _object(value: object) -> dict[str, Any]:
