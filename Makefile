@@ -11,6 +11,7 @@
 #   make test-e2e       drive the playground in Chromium, which must be installed  (ARGS="-k tree")
 #   make screenshots    do that and write the pictures of docs/playground.md anew
 #   make bench          measure this server and its peers: benchmarks/README.md   (ARGS="--only single --rounds 3")
+#   make audit          look the pinned versions up in the database of known vulnerabilities
 #   make check          format, lint, types, generated documents
 #   make fmt            format and fix what can be fixed
 #   make docs           write the generated documents anew
@@ -34,7 +35,7 @@ export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
 export VIRTUAL_ENV := $(CURDIR)/.venv
 export UV_NO_PROGRESS := 1
 
-.PHONY: serve test test-clients test-models test-vllm test-vllm-run test-cluster test-cluster-run fuzz test-e2e screenshots bench bench-run check fmt docs lock clean setup setup-dev setup-linter setup-node
+.PHONY: serve test test-clients test-models test-vllm test-vllm-run test-cluster test-cluster-run fuzz test-e2e screenshots bench bench-run check audit fmt docs lock clean setup setup-dev setup-linter setup-node
 
 serve: .venv/.stamp-runtime
 	@exec $(BIN)/afterword serve $(ARGS)
@@ -124,6 +125,9 @@ check: setup-dev setup-linter
 	$(BIN)/mypy
 	$(BIN)/python scripts/docs.py check
 	$(if $(HAS_NPM),$(BIOME) ci --error-on-warnings)
+
+audit: setup-dev
+	@$(BIN)/python -m scripts.audit
 
 fmt: setup-dev setup-linter
 	$(BIN)/ruff format .

@@ -4,8 +4,8 @@
 
 docs/configuration.md comes from the tables of `config/`, docs/fields.md from the table of fields, docs/cli.md from the
 commands' help, docs/models.md from the table of architectures that the tests try, docs/code.md from the first sentence
-of each file's docstring, or of the comment at the head of a script, and the table of faults in docs/compatibility.md
-from the names of tests.
+of each file's docstring, or of the comment at the head of a script, the table of faults in docs/compatibility.md from
+the names of tests, and docs/sbom.cdx.json from the lock files and docs/licences.md.
 """
 
 import ast
@@ -338,6 +338,15 @@ def _head_comment(script: str) -> str:
     return "" if found is None else re.sub(r"^ \* ?", "", found[1], flags=re.MULTILINE)
 
 
+def materials() -> str:
+    """docs/sbom.cdx.json."""
+    # Not at the head: only this script's own folder is on the path.
+    sys.path.insert(0, str(REPOSITORY))
+    from scripts.sbom import bill
+
+    return bill()
+
+
 def documents() -> dict[Path, str]:
     """Every generated file and what it should hold."""
     return {
@@ -347,6 +356,7 @@ def documents() -> dict[Path, str]:
         ROOT / "docs" / "models.md": models(),
         ROOT / "docs" / "code.md": code(),
         ROOT / "docs" / "compatibility.md": compatibility(),
+        ROOT / "docs" / "sbom.cdx.json": materials(),
     }
 
 

@@ -24,6 +24,7 @@ def test_a_document_that_differs_is_stale(tmp_path: Path, monkeypatch: pytest.Mo
         "docs/models.md",
         "docs/code.md",
         "docs/compatibility.md",
+        "docs/sbom.cdx.json",
     ]
 
 
