@@ -105,6 +105,10 @@ class FakeContext:
     """Rows a slot can hold, those to be cut off included."""
     can_cut: bool
     """If not, there is a state beside the cells, as in hybrid models."""
+    window: int | None = None
+    """Cells of a slot that a snapshot has, as of models with sliding windows; None: all."""
+    duplicates: list[tuple[int, int]] = field(default_factory=list)
+    """Copies that the next decode carries out."""
     cells: list[Cells] = field(init=False)
     state_lengths: list[int] = field(init=False)
     """Tokens after which each slot's state is."""
@@ -123,6 +127,7 @@ class FakeContext:
         self, tokens: Sequence[int], positions: Sequence[int], slots: Sequence[int], outputs: Sequence[int]
     ) -> NDArray[np.float32]:
         assert 0 < len(tokens) == len(positions) == len(slots) == len(outputs) <= BATCH_ROWS
+        self.duplicates.clear()
         self.rows = Counter(slots)
         self.n_rows += len(tokens)
         batches = micro_batches(slots)
@@ -152,11 +157,21 @@ class FakeContext:
         self.state_lengths[slot] = min(self.state_lengths[slot], n)
         return True
 
+    def can_be_saved(self, slot: int) -> bool:
+        return self.window is None or self.length(slot) <= self.window
+
+    def duplicate(self, source: int, target: int) -> None:
+        self.cells[target] = self.cells[source].first(self.length(source))
+        self.duplicates.append((source, target))
+
     def snapshot(self, slot: int) -> Cells:
+        assert self.can_be_saved(slot)
+        assert all(slot != target for _, target in self.duplicates), "it is not there yet"
         assert self.can_cut or self.state_lengths[slot] == self.length(slot)
         return self.cells[slot].first(self.length(slot))
 
     def restore(self, slot: int, data: Cells) -> None:
+        assert all(slot not in pair for pair in self.duplicates), "it will be read or overwritten later"
         self.cells[slot] = data.first(len(data.tokens))
         self.state_lengths[slot] = len(data.tokens)
 

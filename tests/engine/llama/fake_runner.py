@@ -25,6 +25,7 @@ class FakeRunner:
         can_cut: bool = True,
         arithmetic: Arithmetic = QUANTISED,
         kernels: Kernels | None = None,
+        window: int | None = None,
     ) -> None:
         """`kernels`: others than those for which the arithmetic is meant."""
         self.n_slots = n_slots
@@ -33,7 +34,7 @@ class FakeRunner:
         self.copies: list[tuple[int, int, int]] = []
         kernels = KERNELS[arithmetic] if kernels is None else kernels
         self._as_meant = kernels == KERNELS[arithmetic]
-        self.context = FakeContext(n_slots + arithmetic.n_spare_slots, kernels, n_vocab, capacity, can_cut)
+        self.context = FakeContext(n_slots + arithmetic.n_spare_slots, kernels, n_vocab, capacity, can_cut, window)
         self._inner = LlamaRunner(cast(LlamaContext, self.context), arithmetic)
 
     @property
@@ -66,6 +67,9 @@ class FakeRunner:
     def state(self, slot: int) -> State:
         assert not self.can_cut
         return self._inner.state(slot)
+
+    def can_be_saved(self, slot: int) -> bool:
+        return self._inner.can_be_saved(slot)
 
     def exchange(self, a: int, b: int, n_a: int, n_b: int) -> None:
         assert len(self.cells[a].tokens) >= n_a

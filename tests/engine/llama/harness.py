@@ -81,12 +81,15 @@ class Harness:
         kernels: Kernels | None = None,
         policy: Policy = next_batch,
         n_checkpoints: int = 1000,
+        window: int | None = None,
     ) -> None:
         """`can_cut` False goes with `INDEPENDENT`; `n_checkpoints`: those for which there is memory."""
         if not can_cut:
             arithmetic = INDEPENDENT
         self.kv = KVSlots(n_slots, capacity, can_cut=can_cut, checkpoint_bytes=n_checkpoints * STATE_BYTES)
-        self.runner = FakeRunner(n_slots, capacity=capacity, can_cut=can_cut, arithmetic=arithmetic, kernels=kernels)
+        self.runner = FakeRunner(
+            n_slots, capacity=capacity, can_cut=can_cut, arithmetic=arithmetic, kernels=kernels, window=window
+        )
         self.scheduler = Scheduler(self.kv, self.runner, LogSoftmax(N_VOCAB), arithmetic, policy)
         self._workspace = Workspace(N_VOCAB)
         self._readings: dict[Mailbox, Reading] = {}

@@ -62,6 +62,9 @@ class GatedRunner:
     def state(self, slot: int) -> State:
         return self.inner.state(slot)
 
+    def can_be_saved(self, slot: int) -> bool:
+        return self.inner.can_be_saved(slot)
+
     def exchange(self, a: int, b: int, n_a: int, n_b: int) -> None:
         self.inner.exchange(a, b, n_a, n_b)
 

@@ -159,6 +159,17 @@ def test_memory_that_cannot_be_cut_changes_no_answer_whatever_is_kept_of_it(
         assert_same(reading, alone, left=job.leaves is not None)
 
 
+@settings(max_examples=25)
+@given(played=plays(), n_slots=st.integers(1, 6), window=st.sampled_from([1, 40, 300]))
+def test_no_slot_of_a_window_is_moved_without_what_has_left_it(played: list[Job], n_slots: int, window: int) -> None:
+    harness = Harness(n_slots, capacity=CAPACITY, arithmetic=INDEPENDENT, window=window)
+    readings = play(harness, played)
+    assert harness.kv.n_running == 0
+    for job, reading in zip(played, readings, strict=True):
+        alone = Harness(6, capacity=CAPACITY, arithmetic=INDEPENDENT, window=window).complete(reading.request)
+        assert_same(reading, alone, left=job.leaves is not None)
+
+
 @pytest.mark.parametrize("policy", [next_batch, *OTHERS.values()], ids=["next_batch", *OTHERS])
 def test_what_was_computed_of_a_group_that_ends_within_the_step_is_not_taken_for_cached(policy: Policy) -> None:
     harness = Harness(2, capacity=CAPACITY, can_cut=False, policy=policy)

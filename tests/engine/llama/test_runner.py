@@ -23,6 +23,8 @@ class FakeContext:
     can_cut: bool = True
     lengths: dict[int, int] = field(default_factory=dict)
     """Tokens of slots that hold any."""
+    too_long: frozenset[int] = frozenset()
+    """Slots of which a snapshot would not have all."""
     log: list[tuple[object, ...]] = field(default_factory=list)
     rows: list[tuple[int, int, int]] = field(default_factory=list)
     """(slot, position, token) of the latest call."""
@@ -44,6 +46,12 @@ class FakeContext:
     def truncate(self, slot: int, n: int) -> bool:
         self.log.append(("truncate", slot, n))
         return self.can_cut
+
+    def can_be_saved(self, slot: int) -> bool:
+        return slot not in self.too_long
+
+    def duplicate(self, source: int, target: int) -> None:
+        self.log.append(("duplicate", source, target))
 
     def snapshot(self, slot: int) -> NDArray[np.uint8]:
         self.log.append(("snapshot", slot))
@@ -250,6 +258,40 @@ def test_copies_from_one_source_take_its_snapshot_once() -> None:
         ("restore", 3, 0),
         ("truncate", 3, 103),
     ]
+
+
+def test_what_a_snapshot_would_not_have_all_of_is_duplicated() -> None:
+    bench = Bench(INDEPENDENT)
+    bench.context.too_long = frozenset({0})
+    bench.runner.copy(0, 1, 30)
+    bench.runner.copy(5, 0, 20)  # not before the other has read slot 0
+    assert bench.context.log == [("duplicate", 0, 1), ("truncate", 1, 30), ("duplicate", 5, 0), ("truncate", 0, 20)]
+    bench.forward(span(1, 30, 2))
+    bench.context.log.clear()
+    bench.runner.copy(5, 1, 20)
+    assert bench.context.log == [("snapshot", 5), ("restore", 1, 5), ("truncate", 1, 20)]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        pytest.param(lambda bench: bench.runner.save(1), id="saved"),
+        pytest.param(lambda bench: bench.runner.load(0, np.zeros(1, dtype=np.uint8)), id="loaded"),
+        pytest.param(lambda bench: bench.runner.exchange(1, 3, 30, 0), id="exchanged"),
+    ],
+)
+def test_duplicates_are_finished_before_their_slots_are_used(use: Callable[[Bench], object]) -> None:
+    bench = Bench(INDEPENDENT)
+    bench.context.too_long = frozenset({0})
+    bench.runner.copy(0, 1, 30)
+    bench.context.lengths[1] = 30
+    bench.context.log.clear()
+    use(bench)
+    assert bench.context.log[:2] == [("decode", 1), ("truncate", 1, 30)]
+    assert bench.places == [(1, 30)]
+    bench.context.log.clear()
+    bench.runner.save(1)
+    assert bench.context.log == [("snapshot", 1)]
 
 
 def test_state_is_restored_before_what_is_behind_it_is_cut_off() -> None:

@@ -75,8 +75,9 @@ class Admission:
 
     def swap(self, running: list[Sequence]) -> Swap | None:
         """Have one of `running` make room for another sequence, if that has a better claim (room.py)."""
+        movable = [s for s in running if self._runner.can_be_saved(s.slot_id)]
         for group in islice(self._line.firsts(), SCAN):
-            leaves = best_swap(group.claim, running, self._line.held, self._n_room)
+            leaves = best_swap(group.claim, movable, self._line.held, self._n_room)
             if leaves is not None and not self._waits(group.waiting[0], running):
                 self._park(leaves)
                 return Swap(leaves, self._enter(group))

@@ -226,6 +226,7 @@ class LlamaContext:
         self._pointer: c.llama_context_p | None = pointer
         self._memory = c.llama_get_memory(pointer)
         self._n_vocab = model.n_vocab
+        self._window = int(c.llama_model_n_swa(model.pointer))
         self.n_batch = n_batch
         self.n_slots = n_slots
         self.n_ctx_slot = int(c.llama_n_ctx_seq(pointer))
@@ -279,8 +280,16 @@ class LlamaContext:
         """Keep the first n tokens of a slot; False if this kind of memory cannot be cut there."""
         return bool(c.llama_memory_seq_rm(self._memory, slot, n, -1))
 
+    def can_be_saved(self, slot: int) -> bool:
+        """Whether a snapshot has all of a slot: llama.cpp leaves out what the last token's window does not see."""
+        return self._window == 0 or self.length(slot) <= self._window
+
+    def duplicate(self, source: int, target: int) -> None:
+        """Make `target` equal `source` to the last cell, used or not; keys and values follow with the next decode."""
+        c.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+
     def snapshot(self, slot: int) -> NDArray[np.uint8]:
-        """All tokens of a slot as bytes that `restore` takes."""
+        """All tokens of a slot that can be saved, as bytes that `restore` takes."""
         return self._saved(slot, c.LLAMA_STATE_SEQ_FLAGS_NONE)
 
     def restore(self, slot: int, data: NDArray[np.uint8]) -> None:

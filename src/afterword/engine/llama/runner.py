@@ -48,6 +48,10 @@ class Runner(Protocol):
         """The state after all tokens of a slot."""
         ...
 
+    def can_be_saved(self, slot: int) -> bool:
+        """Whether the slot may be exchanged and saved."""
+        ...
+
     def exchange(self, a: int, b: int, n_a: int, n_b: int) -> None:
         """Exchange the contents of two slots that hold n_a and n_b tokens."""
         ...
@@ -68,10 +72,12 @@ class LlamaRunner(Runner):
         self._context = context
         self._arithmetic = arithmetic
         self._snapshot: tuple[int, Saved] | None = None
+        self._duplicate: int | None = None
+        """The latest slot that the next decode makes equal another one."""
 
     @override
     def forward(self, spans: Sequence[Span]) -> list[Computed]:
-        self._snapshot = None
+        self._snapshot = self._duplicate = None
         rows = lay_out(map(_rows_of, spans), self._arithmetic, self._context.length)
         logits = self._decode(rows)
         for piece in rows:
@@ -96,14 +102,34 @@ class LlamaRunner(Runner):
 
     @override
     def copy(self, source: int, target: int, n: int, state: State | None = None) -> None:
-        # Not llama.cpp's own copy between slots: that moves unused cells too, and only with the next decode, so a
-        # snapshot in between would still see the old content. Copies from one source in a row share a snapshot.
+        if self._duplicate is None and self._context.can_be_saved(source):
+            self._copy_by_snapshot(source, target)
+        else:
+            # In order with others, so that none reads what another one has not written yet.
+            self._context.duplicate(source, target)
+            self._duplicate, self._snapshot = target, None
+        self.truncate(target, n, state)
+
+    def _copy_by_snapshot(self, source: int, target: int) -> None:
+        # llama.cpp's own copy between slots takes longer: it moves unused cells too. Copies from one source in a row
+        # share a snapshot.
         if self._snapshot is not None and self._snapshot[0] == target:
             self._snapshot = None
         if self._snapshot is None or self._snapshot[0] != source:
             self._snapshot = (source, self._context.snapshot(source))
         self._context.restore(target, self._snapshot[1])
-        self.truncate(target, n, state)
+
+    def _finish_copies(self) -> None:
+        """Have keys and values where they belong before they are read or written outside of a decode."""
+        if self._duplicate is not None:
+            slot, n = self._duplicate, self._context.length(self._duplicate)
+            self._context.decode([0], [n], [slot], [0])
+            self._context.truncate(slot, n)
+            self._duplicate = None
+
+    @override
+    def can_be_saved(self, slot: int) -> bool:
+        return self._context.can_be_saved(slot)
 
     @override
     def truncate(self, slot: int, n: int, state: State | None = None) -> None:
@@ -121,6 +147,7 @@ class LlamaRunner(Runner):
     @override
     def exchange(self, a: int, b: int, n_a: int, n_b: int) -> None:
         self._snapshot = None
+        self._finish_copies()
         held = [(slot, self._context.snapshot(slot)) for slot, n in ((a, n_a), (b, n_b)) if n > 0]
         for slot in (a, b):
             self._context.truncate(slot, 0)
@@ -129,11 +156,13 @@ class LlamaRunner(Runner):
 
     @override
     def save(self, slot: int) -> Saved:
+        self._finish_copies()
         return self._context.snapshot(slot)
 
     @override
     def load(self, slot: int, saved: Saved) -> None:
         self._snapshot = None
+        self._finish_copies()
         self._context.restore(slot, saved)
 
 

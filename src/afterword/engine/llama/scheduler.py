@@ -131,7 +131,8 @@ class Scheduler:
             return
         source, target = self._kv.slot(move.source), self._kv.slot(move.target)
         sequence = by_slot[source.id]
-        if is_worth_moving(source.n + target.n, sequence.n_to_sample):
+        can_move = all(self._runner.can_be_saved(slot.id) for slot in (source, target))
+        if can_move and is_worth_moving(source.n + target.n, sequence.n_to_sample):
             self._runner.exchange(source.id, target.id, source.n, target.n)
             self._kv.exchange(source, target)
             sequence.slot = target
