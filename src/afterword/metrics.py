@@ -77,6 +77,10 @@ class RequestMetrics(Protocol):
         """Show a counter that is kept elsewhere; it is read at each scrape."""
         ...
 
+    def watch_gauge(self, name: str, meaning: str, read: Callable[[], int]) -> None:
+        """The same for a figure that also falls."""
+        ...
+
     def render(self) -> bytes:
         """The exposition text, version 0.0.4."""
         ...
@@ -139,7 +143,11 @@ class Metrics(RequestMetrics):
 
     @override
     def watch(self, name: str, meaning: str, read: Callable[[], int]) -> None:
-        self._collected.register(WatchedCounter(name, meaning, read))
+        self._collected.register(Watched(CounterMetricFamily, name, meaning, read))
+
+    @override
+    def watch_gauge(self, name: str, meaning: str, read: Callable[[], int]) -> None:
+        self._collected.register(Watched(GaugeMetricFamily, name, meaning, read))
 
     @override
     def flagged(self, model: str) -> None:
@@ -166,10 +174,17 @@ class Metrics(RequestMetrics):
         return generate_latest(self._collected)
 
 
-class WatchedCounter(Collector):
+class Watched(Collector):
     """Calls `read` for its sample at each scrape."""
 
-    def __init__(self, name: str, meaning: str, read: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        family: type[CounterMetricFamily] | type[GaugeMetricFamily],
+        name: str,
+        meaning: str,
+        read: Callable[[], int],
+    ) -> None:
+        self._family = family
         self._name = name
         self._meaning = meaning
         self._read = read
@@ -177,7 +192,7 @@ class WatchedCounter(Collector):
     @override
     def collect(self) -> Iterator[Metric]:
         """One family with one sample."""
-        yield CounterMetricFamily(self._name, self._meaning, value=self._read())
+        yield self._family(self._name, self._meaning, value=self._read())
 
 
 @dataclass(slots=True)

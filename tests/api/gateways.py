@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from afterword.errors import NotAuthenticated, NotPermitted
 from afterword.gateway.grant import Grant
-from afterword.gateway.interfaces import Gateway, Limiter, UsageRow
+from afterword.gateway.interfaces import NOTHING_LEFT, DatabaseState, Gateway, Limiter, UsageRow
 from afterword.gateway.unlimited import Unlimited
 
 
@@ -25,12 +25,17 @@ class NamedKeys:
             return grant
         raise NotAuthenticated("No good API key was sent.")
 
+    async def database(self) -> DatabaseState:
+        return "none"
+
     async def aclose(self) -> None:
         self.closed = True
 
 
 class ListedRows:
     """A ledger that remembers its rows."""
+
+    backlog = NOTHING_LEFT
 
     def __init__(self) -> None:
         self.rows: list[UsageRow] = []

@@ -11,7 +11,7 @@ import structlog
 from afterword.errors import Overloaded
 from afterword.gateway import lookup_cache
 from afterword.gateway.database import DatabaseDown
-from afterword.gateway.lookup_cache import LookupCache
+from afterword.gateway.lookup_cache import LookupCache, Outage
 
 
 class Source:
@@ -41,7 +41,7 @@ def source() -> Source:
 @pytest.fixture
 def answers(source: Source) -> Iterator[LookupCache[int]]:
     with ThreadPoolExecutor(1) as threads:
-        yield LookupCache(source.ask, threads, lambda: source.now)
+        yield LookupCache(source.ask, threads, Outage(lambda: source.now))
         source.open.set()
 
 
@@ -118,10 +118,27 @@ async def test_a_slow_database_is_not_waited_for_where_an_old_answer_holds(
     source.answers = {}
     source.open.clear()
     source.now += 1.0
+    with structlog.testing.capture_logs() as lines:
+        assert await answers.get("a") == 1
+    assert [(line["event"], line["reason"]) for line in lines] == [
+        ("keys cannot be looked up", "no answer within 0.01 s")
+    ]
+    # Nobody waits again at once.
     assert await answers.get("a") == 1
     source.open.set()
     while await answers.get("a") is not None:
-        pass
+        source.now += 1.0
+        await asyncio.sleep(0)
+
+
+async def test_a_database_that_never_answers_is_waited_for_a_while(
+    source: Source, answers: LookupCache[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookup_cache, "FIRST_SECONDS", 0.01)
+    source.open.clear()
+    with pytest.raises(Overloaded):
+        await answers.get("a")
+    source.open.set()
 
 
 async def test_an_error_that_is_no_outage_is_not_hidden(source: Source, answers: LookupCache[int]) -> None:

@@ -44,6 +44,9 @@ EXPOSED_HEADERS = (
 
 LIMITS_ALONE = "Requests whose limits this process counted for itself, because Redis could not be reached."
 
+ROWS_WAITING = "Usage rows that are not in the database yet."
+ROWS_LOST = "Usage rows that never will be: dropped or refused, each time with a line in the log."
+
 SECONDS_TO_RECORD = 10.0
 """How long a shutdown waits for requests whose engine has closed to end and to be recorded."""
 
@@ -71,6 +74,8 @@ def create_app(
     )
     counts = Metrics(registry.all()) if metrics is None else metrics
     counts.watch("afterword_limits_alone", LIMITS_ALONE, lambda: gateway.limiter.n_alone)
+    counts.watch_gauge("afterword_ledger_rows_waiting", ROWS_WAITING, lambda: gateway.ledger.backlog.waiting)
+    counts.watch("afterword_ledger_rows_lost", ROWS_LOST, lambda: gateway.ledger.backlog.lost)
     intake = Intake(server.max_body_bytes, server.bodies_bytes)
     recording = Recording(counts, OpenExchanges(), tracer)
     app.state.serving = Serving(registry, server, content_filter, gateway, recording, intake, Lanes())

@@ -3,7 +3,9 @@
 Only the schema of a completion request is elsewhere: it is made from what validates it, in `completions/parse.py`.
 """
 
-from typing import Any
+from typing import Any, get_args
+
+from afterword.gateway.interfaces import DatabaseState
 
 REF = "#/components/schemas/{model}"
 
@@ -192,6 +194,13 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         }
     ),
     "Status": _object({"status": STRING, "models": {"type": "object", "additionalProperties": STRING}}),
+    "Readiness": _object(
+        {
+            "status": STRING,
+            "models": {"type": "object", "additionalProperties": STRING},
+            "database": {"type": "string", "enum": list(get_args(DatabaseState))},
+        }
+    ),
     "Error": _object(
         {"error": _object({"message": STRING, "type": STRING, "param": _or_null(STRING), "code": _or_null(STRING)})}
     ),

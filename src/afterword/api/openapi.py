@@ -102,7 +102,7 @@ TOKENIZER_INFO_DOCS = _docs(
 )
 WELCOME_DOCS = _docs({200: _answer("Names and places.", "Welcome")})
 HEALTH_DOCS = _docs({200: _answer("Alive.", "Status"), 503: _answer("An engine has failed.", "Status")})
-READY_DOCS = _docs({200: _answer("Ready.", "Status"), 503: _answer("Not ready.", "Status")})
+READY_DOCS = _docs({200: _answer("Ready.", "Readiness"), 503: _answer("Not ready.", "Readiness")})
 METRICS_DOCS = _docs({200: {"description": "Metrics.", "content": {"text/plain": {"schema": STRING}}}, **_NO_KEY})
 # FastAPI adds JSON to what a route declares unless its response class is of another type.
 METRICS_DOCS["response_class"] = PlainTextResponse

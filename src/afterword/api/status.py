@@ -8,6 +8,7 @@ from afterword import __version__
 from afterword.api.openapi import HEALTH_DOCS, METRICS_DOCS, READY_DOCS, WELCOME_DOCS
 from afterword.api.serving import Serving, from_here, serving
 from afterword.api.wire import json_response
+from afterword.gateway.interfaces import DatabaseState
 from afterword.metrics import CONTENT_TYPE
 
 router = APIRouter(tags=["status"])
@@ -41,17 +42,26 @@ async def health(request: Request) -> Response:
 async def ready(request: Request) -> Response:
     """200 once every engine takes requests; 503 before, and after one has failed or closed.
 
-    A vendor that cannot be reached takes the server out of service only if no model is left: the others work.
+    A vendor that cannot be reached takes the server out of service only if no model is left, and a database only if no
+    key is good any more: the others work.
     """
-    states = _states(serving(request))
-    is_ready = "ready" in states.values() and set(states.values()) <= {"ready", "unreachable"}
-    return json_response({"status": "ready" if is_ready else "not ready", "models": states}, 200 if is_ready else 503)
+    serve = serving(request)
+    states, database = _states(serve), await _database(serve)
+    works = "ready" in states.values() and set(states.values()) <= {"ready", "unreachable"}
+    is_ready = works and database != "lost"
+    body = {"status": "ready" if is_ready else "not ready", "models": states, "database": database}
+    return json_response(body, 200 if is_ready else 503)
 
 
 @router.get("/metrics", **METRICS_DOCS)
 async def metrics(request: Request) -> Response:
     """Prometheus text."""
     return Response(serving(request).recording.metrics.render(), headers={"content-type": CONTENT_TYPE})
+
+
+async def _database(serve: Serving) -> DatabaseState:
+    state = await serve.gateway.keys.database()
+    return "down" if state == "up" and serve.gateway.ledger.backlog.is_stuck else state
 
 
 def _states(serve: Serving) -> dict[str, str]:

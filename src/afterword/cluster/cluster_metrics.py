@@ -46,6 +46,10 @@ class ClusterMetrics(RequestMetrics):
     def watch(self, name: str, meaning: str, read: Callable[[], int]) -> None:
         self._requests.watch(name, meaning, read)
 
+    @override
+    def watch_gauge(self, name: str, meaning: str, read: Callable[[], int]) -> None:
+        self._requests.watch_gauge(name, meaning, read)
+
     def own(self) -> Exposition:
         """This replica's counters alone."""
         return self._replica, self._requests.render()

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from afterword.errors import AfterwordError, ConfigurationError
 from afterword.gateway.migrate import upgrade
@@ -24,7 +25,8 @@ CONNECT_SECONDS = 5
 """How long a PostgreSQL server may take to accept."""
 
 UNHEARD_SECONDS = 10
-"""How long data sent to a PostgreSQL server may stay unacknowledged before the connection counts as lost."""
+"""How long data sent to a PostgreSQL server may stay unacknowledged before the connection counts as lost; and how long
+it may be silent before its kernel is asked whether it is there."""
 
 
 class DatabaseDown(AfterwordError):
@@ -32,6 +34,9 @@ class DatabaseDown(AfterwordError):
 
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+_OF_ROWS = (DataError, IntegrityError)
+"""Errors of what is written, not of the database."""
 
 _FileId = tuple[int, int] | None
 """Device and inode; None of a server."""
@@ -101,6 +106,12 @@ class Database:
             return _NO_FILE
         return found.st_dev, found.st_ino
 
+    def limit_locks(self) -> None:
+        """Wait for others' locks on PostgreSQL no longer than on SQLite. Not before the tables are up to date: servers
+        that start at once wait for each other."""
+        event.listen(self._engine, "connect", _limit_locks)
+        self._engine.dispose()
+
     def close(self) -> None:
         """Close the connections."""
         self._engine.dispose()
@@ -121,6 +132,8 @@ def open_database(where: Path | str) -> Database:
             _use_write_ahead_log(engine)
         with database.writing() as connection:
             upgrade(connection)
+        if database.dialect == "postgresql":
+            database.limit_locks()
     except (DatabaseDown, DBAPIError) as error:
         database.close()
         raise ConfigurationError(f"The database {database.name} cannot be opened: {_reason(error)}.") from error
@@ -171,6 +184,7 @@ def _postgresql(url: URL) -> Engine:
     arguments = {
         "connect_timeout": CONNECT_SECONDS,
         "tcp_user_timeout": UNHEARD_SECONDS * 1000,
+        "keepalives_idle": UNHEARD_SECONDS,
         "application_name": "afterword",
     }
     given = {name: value for name, value in arguments.items() if name not in url.query}
@@ -188,6 +202,11 @@ def _make_file(file: Path) -> None:
             f"The database {file} cannot be made: {error.strerror}. Name another file with --database or "
             "AFTERWORD_DATABASE, or say none to keep neither keys nor a ledger."
         ) from error
+
+
+def _limit_locks(connection: Any, record: object) -> None:  # noqa: ARG001 - the event's signature
+    connection.execute(f"SET lock_timeout = '{BUSY_SECONDS}s'")
+    connection.commit()
 
 
 def _sqlite(url: URL) -> Engine:
@@ -236,7 +255,11 @@ def _translating(name: str) -> Iterator[None]:
             raise DatabaseDown(f"The connection to the database {name} was lost.") from error
         if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
             raise DatabaseDown(f"The database {name} is damaged: {_reason(error)}.") from error
-        raise
+        if isinstance(error, _OF_ROWS):
+            raise
+        raise DatabaseDown(f"The database {name} cannot do it: {_reason(error)}.") from error
+    except PoolTimeout as error:
+        raise DatabaseDown(f"The database {name} does not answer: all connections are waiting.") from error
 
 
 def _reason(error: BaseException) -> str:

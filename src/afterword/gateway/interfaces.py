@@ -6,9 +6,13 @@ All methods are called on the event loop and never block it.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Literal, Protocol
 
 from afterword.gateway.grant import Grant
+
+DatabaseState = Literal["none", "up", "down", "lost"]
+"""`none`: there is none. `down`: it does not answer, and keys that were used a moment ago are good. `lost`: it has not
+answered for so long that no stored key is good any more, and there is no other."""
 
 
 class Keys(Protocol):
@@ -21,6 +25,10 @@ class Keys(Protocol):
         the key may not charge that account, `Overloaded` if the database cannot say at the moment. The time that
         a wrong key takes does not depend on how much of it is right.
         """
+        ...
+
+    async def database(self) -> DatabaseState:
+        """How the database is that the keys are in. Asks it if nobody has for a second, and waits seconds at most."""
         ...
 
     async def aclose(self) -> None:
@@ -115,8 +123,28 @@ class UsageRow:
     """Of what became of it: 499 if the client left before the end, that of the error if a stream broke."""
 
 
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Usage rows that are not in the database."""
+
+    waiting: int
+    """Those that will be tried again."""
+    lost: int
+    """Those since the start that are in the log alone, by their number."""
+    is_stuck: bool
+    """The database does not take any at the moment."""
+
+
+NOTHING_LEFT = Backlog(0, 0, is_stuck=False)
+
+
 class Ledger(Protocol):
     """Stores usage rows."""
+
+    @property
+    def backlog(self) -> "Backlog":
+        """What is not stored."""
+        ...
 
     def write(self, row: UsageRow) -> None:
         """Queue the row; it is on disk within a second, or once `aclose` has returned."""

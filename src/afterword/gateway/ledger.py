@@ -1,11 +1,11 @@
 """The usage ledger in the database: rows are queued by requests and written by one thread, in batches.
 
 A row is on disk within a second of its request's end while the database works. While it does not, rows wait in memory,
-up to a limit; further ones are dropped and counted in the log. A row is never written twice: each has the process's own
-random id and a number, so a batch can be sent again if it is unknown whether its commit happened.
+up to a limit. Rows that are lost in the end are counted, in the log and in `backlog`. A row is never written twice:
+each has the process's own random id and a number, so a batch can be sent again if it is unknown whether its commit
+happened.
 """
 
-import asyncio
 import secrets
 import threading
 import time
@@ -16,8 +16,9 @@ from typing import Any
 import structlog
 from typing_extensions import override
 
+from afterword.gateway.bounded_wait import ends_within
 from afterword.gateway.database import Database, DatabaseDown
-from afterword.gateway.interfaces import Ledger, UsageRow
+from afterword.gateway.interfaces import Backlog, Ledger, UsageRow
 from afterword.gateway.schema import UsageTable, insert_new
 
 LINGER_SECONDS = 0.5
@@ -32,8 +33,17 @@ MAX_WAITING = 100_000
 RETRY_SECONDS = 1.0
 """Between attempts while the database is down."""
 
+STUCK_SECONDS = 5.0
+"""A batch that takes so long is stuck."""
+
+REPORT_SECONDS = 10.0
+"""Between two lines about rows that were lost."""
+
 CLOSING_SECONDS = 10.0
-"""How long `aclose` tries to reach a database that is down."""
+"""How long `aclose` tries to write what is left, however the database is."""
+
+LAST_SECONDS = 1.0
+"""How much longer it waits for the thread to end."""
 
 MAX_USER = 512
 """Characters kept of a request's `user`."""
@@ -50,7 +60,15 @@ class StoredLedger(Ledger):
         self._changed = threading.Condition()
         self._waiting: deque[_Numbered] = deque()
         self._n_taken = 0
-        self._n_dropped = 0
+        self._n_writing = 0
+        """Rows of the batch that is being written."""
+        self._n_lost = 0
+        self._n_reported = 0
+        """Of those."""
+        self._next_report = 0.0
+        self._last_good = time.monotonic()
+        """When nothing waited, or a batch was written."""
+        self._is_down = False
         self._closing_until: float | None = None
         """`time.monotonic()` at which to give up; None while open."""
         self._has_ended = False
@@ -66,15 +84,29 @@ class StoredLedger(Ledger):
         with self._changed:
             if self._has_ended:
                 # The request outlived the time that a shutdown has.
+                self._n_lost += 1
+                self._n_reported += 1
                 structlog.get_logger().error("a usage row came too late", request_id=row.request_id)
                 return
+            if self._n_taken_not_stored == 0:
+                self._last_good = time.monotonic()
+            elif not self._is_down and time.monotonic() - self._last_good > STUCK_SECONDS:
+                self._say_down(f"no answer within {STUCK_SECONDS:g} s")
             if len(self._waiting) >= MAX_WAITING:
-                self._n_dropped += 1
+                self._lose(1)
                 return
             self._waiting.append((self._n_taken, row))
             self._n_taken += 1
             if len(self._waiting) in (1, MAX_BATCH):
                 self._changed.notify()
+
+    @property
+    @override
+    def backlog(self) -> Backlog:
+        with self._changed:
+            n_waiting = self._n_taken_not_stored
+            is_late = n_waiting > 0 and time.monotonic() - self._last_good > STUCK_SECONDS
+            return Backlog(n_waiting, self._n_lost, is_stuck=self._is_down or is_late)
 
     @override
     async def aclose(self) -> None:
@@ -82,14 +114,27 @@ class StoredLedger(Ledger):
             if self._closing_until is None:
                 self._closing_until = time.monotonic() + CLOSING_SECONDS
             self._changed.notify()
-        await asyncio.to_thread(self._thread.join)
-        self._database.close()
+        if not await ends_within(CLOSING_SECONDS + LAST_SECONDS, self._thread.join):
+            with self._changed:
+                # Whether those that are being written will be is not known.
+                self._has_ended = True
+                self._lose(self._n_taken_not_stored)
+                self._waiting.clear()
+                self._report_lost()
+
+    @property
+    def _n_taken_not_stored(self) -> int:
+        return len(self._waiting) + self._n_writing
 
     def _run(self) -> None:
         while batch := self._next_batch():
             self._store(batch)
-            self._report_dropped()
-        self._report_dropped()
+            with self._changed:
+                self._n_writing = 0
+                self._last_good = time.monotonic()
+        with self._changed:
+            self._report_lost()
+        self._database.close()
 
     def _next_batch(self) -> list[_Numbered]:
         """The next rows to commit, once some have waited for `LINGER_SECONDS`; empty when closed and all is written."""
@@ -98,30 +143,35 @@ class StoredLedger(Ledger):
             self._changed.wait_for(
                 lambda: len(self._waiting) >= MAX_BATCH or self._closing_until is not None, LINGER_SECONDS
             )
+            if self._is_over:
+                self._lose(len(self._waiting))
+                self._waiting.clear()
             self._has_ended = not self._waiting
-            return [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
+            batch = [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
+            self._n_writing = len(batch)
+            return batch
 
     def _store(self, batch: list[_Numbered]) -> None:
         """Commit a batch, trying for as long as the database is down, except that closing has a time limit."""
-        is_down = False
         while True:
             try:
                 self._insert(batch)
             except DatabaseDown as error:
-                if not is_down:
-                    structlog.get_logger().warning("usage cannot be written", reason=str(error), rows=len(batch))
-                is_down = True
-                self._report_dropped()
+                with self._changed:
+                    self._say_down(str(error))
                 if not self._may_try_again():
-                    self._drop(len(batch))
+                    with self._changed:
+                        self._lose(len(batch))
                     return
             except Exception as error:
                 # Of any kind: one row that cannot be stored must not end the thread.
                 self._store_one_by_one(batch, error)
                 return
             else:
-                if is_down:
-                    structlog.get_logger().info("usage is written again")
+                with self._changed:
+                    if self._is_down:
+                        structlog.get_logger().info("usage is written again")
+                    self._is_down = False
                 return
 
     def _store_one_by_one(self, batch: list[_Numbered], error: Exception) -> None:
@@ -130,6 +180,9 @@ class StoredLedger(Ledger):
             for one in batch:
                 self._store([one])
             return
+        with self._changed:
+            self._n_lost += 1
+            self._n_reported += 1
         structlog.get_logger().error("a usage row was refused", request_id=batch[0][1].request_id, reason=str(error))
 
     def _may_try_again(self) -> bool:
@@ -140,22 +193,37 @@ class StoredLedger(Ledger):
                 return True
             left = self._closing_until - time.monotonic()
         time.sleep(max(0.0, min(RETRY_SECONDS, left)))
-        return left > 0
+        return not self._is_over
+
+    @property
+    def _is_over(self) -> bool:
+        """Closing has taken its time."""
+        return self._closing_until is not None and time.monotonic() >= self._closing_until
 
     def _insert(self, batch: list[_Numbered]) -> None:
         rows = [_columns(row, self._writer, number) for number, row in batch]
         with self._database.writing() as connection:
             connection.execute(insert_new(UsageTable, self._database.dialect), rows)
 
-    def _drop(self, n_rows: int) -> None:
-        with self._changed:
-            self._n_dropped += n_rows
+    # Under the condition:
 
-    def _report_dropped(self) -> None:
-        with self._changed:
-            n_dropped, self._n_dropped = self._n_dropped, 0
-        if n_dropped > 0:
-            structlog.get_logger().error("usage rows were dropped", rows=n_dropped)
+    def _say_down(self, reason: str) -> None:
+        """The database takes no rows, which is logged once, until it does again."""
+        if not self._is_down:
+            structlog.get_logger().warning("usage cannot be written", reason=reason, rows=self._n_taken_not_stored)
+        self._is_down = True
+
+    def _lose(self, n_rows: int) -> None:
+        """Count rows that will not be written; they are in the log within some seconds."""
+        self._n_lost += n_rows
+        if time.monotonic() >= self._next_report:
+            self._report_lost()
+
+    def _report_lost(self) -> None:
+        n_lost, self._n_reported = self._n_lost - self._n_reported, self._n_lost
+        self._next_report = time.monotonic() + REPORT_SECONDS
+        if n_lost > 0:
+            structlog.get_logger().error("usage rows were dropped", rows=n_lost)
 
 
 def _columns(row: UsageRow, writer: str, number: int) -> dict[str, Any]:

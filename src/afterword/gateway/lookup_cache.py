@@ -18,6 +18,9 @@ FRESH_SECONDS = 1.0
 REFRESH_SECONDS = 0.5
 """How long a request waits for a current answer if there is an old one."""
 
+FIRST_SECONDS = 5.0
+"""How long a request waits for an answer if there is no old one."""
+
 STALE_SECONDS = 300.0
 """Age up to which an old answer is used while the database is down."""
 
@@ -38,22 +41,49 @@ class _Answer(Generic[T]):
     """When it was asked for."""
 
 
+class Outage:
+    """Whether the database answers, as far as those know who ask it. On one event loop."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.since: float | None = None
+        """By the clock: since when no question was answered; None: the latest one was."""
+        self._next_try = 0.0
+
+    @property
+    def rests(self) -> bool:
+        """A question has just failed: no other is asked for a moment."""
+        return self.since is not None and self.clock() < self._next_try
+
+    def failed(self, reason: str) -> None:
+        """A question was not answered."""
+        if self.since is None:
+            structlog.get_logger().warning("keys cannot be looked up", reason=reason)
+            self.since = self.clock()
+        self._next_try = self.clock() + PAUSE_SECONDS
+
+    def over(self) -> None:
+        """One was."""
+        if self.since is not None:
+            structlog.get_logger().info("keys are looked up again")
+        self.since = None
+
+
 class LookupCache(Generic[T]):
     """Values by name; None for a name that does not exist. Belongs to one event loop.
 
     Requests that ask for the same name at once share one query.
     """
 
-    def __init__(self, ask: Callable[[str], T | None], threads: Executor, clock: Callable[[], float]) -> None:
+    def __init__(self, ask: Callable[[str], T | None], threads: Executor, outage: Outage) -> None:
         """`ask` blocks, runs in `threads`, and may raise `DatabaseDown`."""
         self._ask = ask
         self._threads = threads
-        self._clock = clock
+        self._outage = outage
+        self._clock = outage.clock
         self._known: OrderedDict[str, _Answer[T]] = OrderedDict()
         self._unknown: OrderedDict[str, _Answer[T]] = OrderedDict()
         self._pending: dict[str, asyncio.Future[T | None]] = {}
-        self._is_down = False
-        self._next_try = 0.0
 
     async def get(self, name: str) -> T | None:
         """The value of `name`, a second old at most, or an older one while the database is down.
@@ -63,15 +93,16 @@ class LookupCache(Generic[T]):
         old = self._known.get(name, self._unknown.get(name))
         if old is not None and self._clock() - old.time < FRESH_SECONDS:
             return old.value
-        if name not in self._pending and self._is_down and self._clock() < self._next_try:
+        if self._outage.rests:
             return self._stale(old)
         pending = self._pending[name] if name in self._pending else self._begin(name)
-        try:
-            async with asyncio.timeout(None if old is None else REFRESH_SECONDS):
-                # Shielded: a time-out here must not cancel the query for others who wait for it.
-                return await asyncio.shield(pending)
-        except (TimeoutError, DatabaseDown):
+        seconds = FIRST_SECONDS if old is None else REFRESH_SECONDS
+        # Not cancelled by a time-out here: others may wait for it too.
+        await asyncio.wait((pending,), timeout=seconds)
+        if not pending.done():
+            self._outage.failed(f"no answer within {seconds:g} s")
             return self._stale(old)
+        return self._stale(old) if isinstance(pending.exception(), DatabaseDown) else pending.result()
 
     def update(self, name: str, value: T) -> None:
         """Replace the cached value of `name`, if there is one; its age stays."""
@@ -92,12 +123,9 @@ class LookupCache(Generic[T]):
             return
         error = done.exception()
         if isinstance(error, DatabaseDown):
-            if not self._is_down:
-                structlog.get_logger().warning("keys cannot be looked up", reason=str(error))
-            self._is_down = True
-            self._next_try = self._clock() + PAUSE_SECONDS
+            self._outage.failed(str(error))
         elif error is None:
-            self._is_down = False
+            self._outage.over()
             self._remember(name, _Answer(done.result(), asked))
 
     def _remember(self, name: str, answer: _Answer[T]) -> None:

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from afterword.errors import NotAuthenticated
 from afterword.gateway.grant import Grant
-from afterword.gateway.interfaces import Keys, Ledger, UsageRow
+from afterword.gateway.interfaces import NOTHING_LEFT, DatabaseState, Keys, Ledger, UsageRow
 
 EVERYTHING = Grant(key_id=None, account_id=None)
 """The grant of every request to an open server, and of requests with the one key to another."""
@@ -28,6 +28,10 @@ class OpenKeys(Keys):
     @override
     async def find(self, offered: Sequence[bytes], account: str | None) -> Grant:
         return EVERYTHING
+
+    @override
+    async def database(self) -> DatabaseState:
+        return "none"
 
     @override
     async def aclose(self) -> None:
@@ -56,12 +60,18 @@ class SingleKey(Keys):
         return any(right)
 
     @override
+    async def database(self) -> DatabaseState:
+        return "none"
+
+    @override
     async def aclose(self) -> None:
         pass
 
 
 class NoLedger(Ledger):
     """Drops every row."""
+
+    backlog = NOTHING_LEFT
 
     @override
     def write(self, row: UsageRow) -> None:

@@ -4,10 +4,10 @@ So a key that another process has revoked is refused within two seconds. While t
 valid: no key can be revoked then.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -15,18 +15,22 @@ from functools import partial
 import structlog
 from typing_extensions import override
 
-from afterword.errors import NotAuthenticated, NotPermitted
+from afterword.errors import NotAuthenticated, NotPermitted, Overloaded
 from afterword.gateway.accounts import find_chargeable
+from afterword.gateway.bounded_wait import ends_within
 from afterword.gateway.database import Database, DatabaseDown
 from afterword.gateway.grant import Grant
-from afterword.gateway.interfaces import Keys
+from afterword.gateway.interfaces import DatabaseState, Keys
 from afterword.gateway.key import id_of, matches
 from afterword.gateway.key_store import KeyRecord, find_key, has_keys, touch_key
-from afterword.gateway.lookup_cache import LookupCache
+from afterword.gateway.lookup_cache import STALE_SECONDS, LookupCache, Outage
 from afterword.gateway.static import EVERYTHING, NO_KEY, WRONG_KEY, SingleKey
 from afterword.text.brief import brief
 
 N_THREADS = 2
+
+CLOSING_SECONDS = 2.0
+"""How long `aclose` waits for what is being asked and noted."""
 
 MAX_OFFERED = 4
 """Keys in one request at most: each costs a look-up, and no client sends more than one or two."""
@@ -52,9 +56,12 @@ class StoredKeys(Keys):
         self._may_be_open = static is None and open_until_first_key
         self._clock = Clock() if clock is None else clock
         self._threads = ThreadPoolExecutor(N_THREADS, thread_name_prefix="keys")
-        self._keys = LookupCache(partial(find_key, database), self._threads, self._clock.monotonic)
-        self._accounts = LookupCache(partial(find_chargeable, database), self._threads, self._clock.monotonic)
-        self._any_key = LookupCache(lambda _: has_keys(database), self._threads, self._clock.monotonic)
+        # Apart: a write may wait for somebody's lock, and no look-up shall wait for a write.
+        self._notes = ThreadPoolExecutor(1, thread_name_prefix="key use")
+        self._outage = Outage(self._clock.monotonic)
+        self._keys = LookupCache(partial(find_key, database), self._threads, self._outage)
+        self._accounts = LookupCache(partial(find_chargeable, database), self._threads, self._outage)
+        self._any_key = LookupCache(lambda _: has_keys(database), self._threads, self._outage)
 
     @override
     async def find(self, offered: Sequence[bytes], account: str | None) -> Grant:
@@ -75,8 +82,24 @@ class StoredKeys(Keys):
         return _grant(good[0], account)
 
     @override
+    async def database(self) -> DatabaseState:
+        with suppress(Overloaded):
+            # A question, at most once a second: nobody else may ask any at the moment.
+            await self._any_key.get("")
+        since = self._outage.since
+        if since is None:
+            return "up"
+        if self._static is not None or self._clock.monotonic() - since < STALE_SECONDS:
+            return "down"
+        return "lost"
+
+    @override
     async def aclose(self) -> None:
-        await asyncio.to_thread(self._threads.shutdown)
+        await ends_within(CLOSING_SECONDS, self._close)
+
+    def _close(self) -> None:
+        for threads in (self._threads, self._notes):
+            threads.shutdown()
         self._database.close()
 
     async def _for_everything(self, account: str | None) -> Grant:
@@ -107,7 +130,7 @@ class StoredKeys(Keys):
         if record.last_used is not None and record.last_used >= today:
             return
         self._keys.update(record.id, replace(record, last_used=today))
-        self._threads.submit(self._touch, record.id)
+        self._notes.submit(self._touch, record.id)
 
     def _touch(self, key_id: str) -> None:
         try:
