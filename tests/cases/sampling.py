@@ -24,6 +24,15 @@ CASES = [
             ("min_p", 1.5, "decimal_above_max_value"),
             ("repetition_penalty", 0, "decimal_below_min_value"),
             ("min_tokens", -1, "integer_below_min_value"),
+            ("typical_p", 0, "decimal_below_min_value"),
+            ("tfs", 1.5, "decimal_above_max_value"),
+            ("mirostat", 3, "integer_above_max_value"),
+            ("xtc_probability", 2, "decimal_above_max_value"),
+            ("dry_base", 0.5, "decimal_below_min_value"),
+            ("dry_sequence_breakers", ["x" * 1001], "array_above_max_length"),
+            ("dry_sequence_breakers", [1], "invalid_type"),
+            ("samplers", ["temperature", "penalties"], "invalid_value"),
+            ("samplers", ["magic"], "invalid_value"),
         )
     ),
     *(
@@ -38,6 +47,11 @@ CASES = [
             ("repetition_penalty", 1e-300),
             ("repetition_penalty", 1e300),
         )
+    ),
+    Case(
+        "samp-09 the ends of a temperature's range the wrong way round",
+        START | {"dynamic_temperature": True, "dynatemp_low": 2, "dynatemp_high": 1},
+        Refusal(param="dynatemp_low"),
     ),
     *(
         Case(
@@ -68,6 +82,50 @@ ALIKE: list[Alike] = [
                 {"top_p": 5e-324},
                 {"top_k": 1},
                 {"min_p": 1},
+            )
+        ),
+        5,
+    ),
+    Alike(
+        "samp-06 samplers at neutral, off or not applied change nothing",
+        tuple(
+            START | {"temperature": 0.9} | more
+            for more in (
+                {},
+                {"typical_p": 1, "tfs": 1, "top_a": 0, "epsilon_cutoff": 0, "eta_cutoff": 0, "min_keep": 9},
+                {"mirostat": 0, "mirostat_tau": 1, "xtc_probability": 0, "xtc_threshold": 0.1, "dry_base": 3},
+                {"nsigma": -1, "adaptive_target": -0.5, "repeat_last_n": 3, "no_repeat_ngram_size": 0, "skew": 0},
+                {"typical_p": 0.1, "mirostat": 2, "samplers": ["temperature"]},
+                {"dry_multiplier": 0.8, "samplers": ["temperature"]},
+            )
+        ),
+        5,
+    ),
+    Alike(
+        "samp-07 the same said in other servers' words",
+        tuple(
+            START | {"temperature": 1.5} | more
+            for more in (
+                {
+                    "typical_p": 0.7,
+                    "top_n_sigma": 2,
+                    "samplers": ["penalties", "typical_p", "top_n_sigma", "temperature"],
+                },
+                {"typical": 0.7, "nsigma": 2, "sampler_priority": "typ_p\nnsigma\ntemp"},
+                {"typ_p": 0.7, "top_nsigma": 2, "samplers": ["typ_p", "nsigma", "temp"]},
+            )
+        ),
+        5,
+    ),
+    Alike(
+        "samp-08 what takes the likeliest token",
+        tuple(
+            START | more
+            for more in (
+                {"temperature": 0},
+                {"do_sample": False},
+                {"do_sample": False, "temperature": 1.7, "xtc_probability": 1, "mirostat": 2},
+                {"temperature": 0, "typical_p": 0.1, "skew": 5, "min_keep": 7},
             )
         ),
         5,

@@ -43,7 +43,43 @@ CHANGES: dict[str, Any] = {
     "prompt_logprobs": 0,
     "return_tokens_as_token_ids": True,
     "return_token_ids": True,
+    "typical_p": 0.5,
+    "top_n_sigma": 1,
+    "top_a": 0.2,
+    "tfs": 0.9,
+    "epsilon_cutoff": 3,
+    "eta_cutoff": 3,
+    "xtc_probability": 0.5,
+    "xtc_threshold": 0.2,
+    "dynatemp_range": 0.5,
+    "dynatemp_exponent": 2,
+    "dynamic_temperature": True,
+    "dynatemp_low": 0.5,
+    "dynatemp_high": 1.5,
+    "smoothing_factor": 0.2,
+    "smoothing_curve": 2,
+    "skew": 0.3,
+    "mirostat": 2,
+    "mirostat_tau": 4,
+    "mirostat_eta": 0.2,
+    "adaptive_target": 0.4,
+    "adaptive_decay": 0.5,
+    "min_keep": 2,
+    "temperature_last": True,
+    "samplers": ["top_p", "temperature"],
+    "sampler_priority": ["top_p"],
+    "repetition_penalty_range": 64,
+    "repeat_last_n": 64,
+    "rep_pen_slope": 0.5,
+    "dry_multiplier": 0.8,
+    "dry_base": 2,
+    "dry_allowed_length": 3,
+    "dry_penalty_last_n": 64,
+    "dry_sequence_breakers": ["!"],
+    "no_repeat_ngram_size": 3,
+    "do_sample": False,
 }
+MODIFIES = {field.name: field.modifies for field in FIELDS if field.modifies is not None}
 BASE: dict[str, Any] = {"prompt": "some text"}
 
 
@@ -54,7 +90,10 @@ def marked() -> AsciiTokenizer:
 @pytest.mark.parametrize("name", [field.name for field in FIELDS if field.name not in ELSEWHERE])
 def test_every_field_changes_what_is_done(name: str) -> None:
     model = served(marked())
-    assert completion(model, **(BASE | {name: CHANGES[name]})) != completion(model, **BASE)
+    base = BASE | {modified: CHANGES[modified] for modified in [MODIFIES.get(name)] if modified is not None}
+    if name == "dynamic_temperature":
+        base = BASE | {"dynatemp_high": 1.5}
+    assert completion(model, **(base | {name: CHANGES[name]})) != completion(model, **base)
 
 
 def sampled(request: Completion) -> list[tuple[Any, ...]]:

@@ -9,8 +9,10 @@ from tests.completions.scripted import CAPABILITIES, ScriptedEngine, body, compl
 from afterword.completions.missing_features import used_features
 from afterword.engine.base import UNKNOWN_CONTEXT
 from afterword.errors import ContextExceeded, InvalidRequest
-from afterword.fields.table import FEATURES
+from afterword.fields.table import FEATURES, FIELDS
 from afterword.registry import ServedModel
+
+_PENALTY = {"repetition_penalty": 1.1}
 
 USES: dict[str, tuple[dict[str, Any], str]] = {
     "token_prompts": ({"prompt": ["a", [1, 2]][1:]}, "prompt"),
@@ -23,6 +25,31 @@ USES: dict[str, tuple[dict[str, Any], str]] = {
     "top_k": ({"top_k": 2}, "top_k"),
     "min_p": ({"min_p": 0.5}, "min_p"),
     "repetition_penalty": ({"repetition_penalty": 1.1}, "repetition_penalty"),
+    "repetition_penalty_range": ({"repetition_penalty_range": 9} | _PENALTY, "repetition_penalty_range"),
+    "repeat_last_n": ({"repeat_last_n": 9} | _PENALTY, "repeat_last_n"),
+    "rep_pen_slope": ({"rep_pen_slope": 0.5} | _PENALTY, "rep_pen_slope"),
+    "typical_p": ({"typical": 0.5}, "typical_p"),
+    "top_n_sigma": ({"nsigma": 1}, "top_n_sigma"),
+    "top_a": ({"top_a": 0.2}, "top_a"),
+    "tfs": ({"tfs_z": 0.9}, "tfs"),
+    "epsilon_cutoff": ({"epsilon_cutoff": 3}, "epsilon_cutoff"),
+    "eta_cutoff": ({"eta_cutoff": 3}, "eta_cutoff"),
+    "xtc_probability": ({"xtc_probability": 0.5, "xtc_threshold": 0.2}, "xtc_probability"),
+    "dynatemp_range": ({"dynatemp_range": 0.5, "dynatemp_exponent": 2}, "dynatemp_range"),
+    "dynamic_temperature": ({"dynamic_temperature": True, "dynatemp_high": 2}, "dynamic_temperature"),
+    "smoothing_factor": ({"smoothing_factor": 0.3, "smoothing_curve": 2}, "smoothing_factor"),
+    "skew": ({"skew": -0.5}, "skew"),
+    "mirostat": ({"mirostat_mode": 2, "mirostat_tau": 3, "mirostat_eta": 0.2}, "mirostat"),
+    "adaptive_target": ({"adaptive_target": 0.5, "adaptive_decay": 0.5}, "adaptive_target"),
+    "min_keep": ({"min_keep": 2}, "min_keep"),
+    "temperature_last": ({"temperature_last": True}, "temperature_last"),
+    "samplers": ({"samplers": ["penalties", "top_k", "temperature"]}, "samplers"),
+    "sampler_priority": ({"sampler_order": [6, 0, 1, 3, 4, 2, 5]}, "sampler_priority"),
+    "dry_multiplier": (
+        {"dry_multiplier": 0.8, "dry_base": 2, "dry_allowed_length": 3, "dry_sequence_breakers": "[]"},
+        "dry_multiplier",
+    ),
+    "no_repeat_ngram_size": ({"no_repeat_ngram_size": 3}, "no_repeat_ngram_size"),
     "ignore_eos": ({"ignore_eos": True}, "ignore_eos"),
     "min_tokens": ({"min_tokens": 1}, "min_tokens"),
     "stop_token_ids": ({"stop_token_ids": [5]}, "stop_token_ids"),
@@ -31,7 +58,7 @@ USES: dict[str, tuple[dict[str, Any], str]] = {
     "truncate_prompt_tokens": ({"truncate_prompt_tokens": 3}, "truncate_prompt_tokens"),
     "return_token_ids": ({"return_token_ids": True}, "return_token_ids"),
 }
-"""Feature -> a request that uses it and no other, and the field that is named."""
+"""Feature -> a request that uses it and no other but what it modifies, and the field that is named."""
 
 NEUTRAL: dict[str, Any] = {
     "prompt": ["a", "b"],
@@ -44,6 +71,14 @@ NEUTRAL: dict[str, Any] = {
     "repetition_penalty": 1,
     "stop_token_ids": [],
     "truncate_prompt_tokens": -1,
+    "repeat_last_n": 9,
+    "dry_base": 3,
+    "xtc_threshold": 0.3,
+    "mirostat_tau": 1,
+    "dynatemp_high": 3,
+    "adaptive_target": -0.01,
+    "top_n_sigma": -1,
+    "min_keep": 1,
 }
 """Values that every model can do without any of the features: one token left to draw is greedy, however it was said."""
 
@@ -61,7 +96,8 @@ def test_every_feature_is_used_by_a_request() -> None:
 def test_a_request_uses_the_feature_it_asks_for_alone(feature: str) -> None:
     fields, param = USES[feature]
     used = used_features(body(**fields), fields.get("best_of", 1))
-    assert {name: said[0] for name, said in used.items()} == {feature: param}
+    modified = {field.modifies for field in FIELDS if field.name == param}
+    assert {name: said[0] for name, said in used.items() if name not in modified} == {feature: param}
 
 
 @pytest.mark.parametrize("feature", FEATURES)
@@ -75,7 +111,8 @@ def test_what_the_model_lacks_is_refused_by_name(feature: str) -> None:
 
 @pytest.mark.parametrize("feature", [feature for feature in FEATURES if feature != "seed"])
 def test_what_the_model_lacks_and_nobody_asks_for_does_no_harm(feature: str) -> None:
-    others = {name for name in FEATURES if name != feature}
+    modifiers = {field.feature for field in FIELDS if field.modifies == feature}
+    others = {name for name in FEATURES if name != feature} - modifiers
     assert completion(lacking(feature), prompt="a").model == "small"
     for other in others - {feature}:
         assert completion(lacking(feature), **({"prompt": "a"} | USES[other][0])).model == "small"

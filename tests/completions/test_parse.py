@@ -5,6 +5,7 @@ import pytest
 
 from afterword.completions.parse import body_schema, parse_body
 from afterword.errors import InvalidRequest
+from afterword.fields.order import DEFAULT_ORDER
 from afterword.fields.table import FIELDS, values_of
 
 
@@ -48,6 +49,41 @@ def test_nothing_given_means_the_documented_defaults() -> None:
         "prompt_logprobs": None,
         "return_tokens_as_token_ids": False,
         "return_token_ids": False,
+        "typical_p": 1.0,
+        "top_n_sigma": 0.0,
+        "top_a": 0.0,
+        "tfs": 1.0,
+        "epsilon_cutoff": 0.0,
+        "eta_cutoff": 0.0,
+        "xtc_probability": 0.0,
+        "xtc_threshold": 0.1,
+        "dynatemp_range": 0.0,
+        "dynatemp_exponent": 1.0,
+        "dynamic_temperature": False,
+        "dynatemp_low": 1.0,
+        "dynatemp_high": 1.0,
+        "smoothing_factor": 0.0,
+        "smoothing_curve": 1.0,
+        "skew": 0.0,
+        "mirostat": 0,
+        "mirostat_tau": 5.0,
+        "mirostat_eta": 0.1,
+        "adaptive_target": -1.0,
+        "adaptive_decay": 0.9,
+        "min_keep": 0,
+        "temperature_last": False,
+        "samplers": DEFAULT_ORDER,
+        "sampler_priority": (),
+        "repetition_penalty_range": None,
+        "repeat_last_n": -1,
+        "rep_pen_slope": 1.0,
+        "dry_multiplier": 0.0,
+        "dry_base": 1.75,
+        "dry_allowed_length": 2,
+        "dry_penalty_last_n": -1,
+        "dry_sequence_breakers": ("\n", ":", '"', "*"),
+        "no_repeat_ngram_size": 0,
+        "do_sample": True,
     }
 
 

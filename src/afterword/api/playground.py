@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from afterword.api.wire import dumps
 from afterword.completions.parse import body_schema
-from afterword.fields.field import GROUPS, RequestField
+from afterword.fields.field import FOLDED, GROUPS, RequestField
 from afterword.fields.table import DECLARED, FIELDS
 
 router = APIRouter()
@@ -117,7 +117,12 @@ def form() -> dict[str, Any]:
     properties = body_schema()["properties"]
     return {
         "groups": [
-            {"title": title, "fields": [field.name for field in DECLARED if field.place == title]} for title in GROUPS
+            {
+                "title": title,
+                "fields": [field.name for field in DECLARED if field.place == title],
+                "open": title not in FOLDED,
+            }
+            for title in GROUPS
         ],
         "fields": {field.name: _field(field, properties[field.name]) for field in FIELDS},
     }

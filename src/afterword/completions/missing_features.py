@@ -30,6 +30,8 @@ def used_features(body: CompletionBody, best_of: int) -> dict[str, tuple[str, st
     # A greedy request takes the likeliest token whatever `top_p` and the like are, so it needs no support for them.
     values = values_of(replace(body, sampling=body.sampling.plain()))
     using = {field.name: field for field in FIELDS if field.is_used(values[field.name])}
+    for name in [name for name, field in using.items() if field.modifies not in (None, *using)]:
+        del using[name]
     if all(isinstance(item, str) for item in body.prompt):
         using.pop("prompt", None)
     if best_of == body.n:

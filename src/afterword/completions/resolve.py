@@ -166,8 +166,14 @@ def _pattern(body: CompletionBody, tokenizer: Tokenizer, best_of: int, seed: int
 
 def _sampling(body: CompletionBody, tokenizer: Tokenizer) -> Sampling:
     check_ids((token for token, _ in body.sampling.logit_bias), tokenizer, "logit_bias")
-    keeps_all = not 0 < body.sampling.top_k < tokenizer.n_vocab
-    return replace(body.sampling, top_k=0) if keeps_all else body.sampling
+    try:
+        sampling = body.sampling.applied()
+    except ValueError as error:
+        raise InvalidRequest(str(error), param="dynatemp_low") from None
+    if not body.do_sample:
+        sampling = replace(sampling, temperature=0.0)
+    keeps_all = not 0 < sampling.top_k < tokenizer.n_vocab
+    return replace(sampling, top_k=0) if keeps_all else sampling
 
 
 def _end_ids(body: CompletionBody, tokenizer: Tokenizer) -> frozenset[int]:

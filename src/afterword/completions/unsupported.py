@@ -3,7 +3,7 @@
 Owns the list of them, with the values at which each changes nothing. Any other value is refused by name: ignoring it
 would give another answer than was asked for (docs/rules.md#unsupported-fields). Knows no model and no supported field.
 
-Fields that only modify another one of these (`dry_base`, `mirostat_tau`, `xtc_threshold`...) are not listed: they
+Fields that only modify another one of these (`negative_prompt_scale`, `length_penalty`...) need not be listed: they
 change nothing while that one is refused.
 """
 
@@ -43,31 +43,8 @@ UNSUPPORTED: dict[str, tuple[object, ...]] = {
     "use_beam_search": (False,),
     "num_beams": (1,),
     "length_penalty": (1,),
-    "early_stopping": (False,),
-    "do_sample": (True,),
     "penalty_alpha": (0,),
-    # samplers: the value that keeps every token
-    "mirostat": (0,),
-    "mirostat_mode": (0,),
-    "typical_p": (1,),
-    "typical": (1,),
-    "tfs": (1,),
-    "tfs_z": (1,),
-    "top_a": (0,),
-    "epsilon_cutoff": (0,),
-    "eta_cutoff": (0,),
-    "nsigma": (0, -1),
-    "top_nsigma": (0, -1),
-    "top_n_sigma": (0, -1),
-    "min_keep": (0, 1),
-    "xtc_probability": (0,),
-    "dry_multiplier": (0,),
-    "dynamic_temperature": (False,),
-    "dynatemp_range": (0,),
-    "smoothing_factor": (0,),
-    "skew": (0,),
     # penalties
-    "no_repeat_ngram_size": (0,),
     "encoder_repetition_penalty": (1,),
     "encoder_no_repeat_ngram_size": (0,),
     "min_length": (0,),
@@ -79,10 +56,6 @@ UNSUPPORTED: dict[str, tuple[object, ...]] = {
 """Field name -> values that change nothing, beside null and empty. Numbers compare by value: 1 is 1.0."""
 
 REPETITION_MODIFIERS: dict[str, tuple[object, ...]] = {
-    "repetition_penalty_range": (0, -1),
-    "rep_pen_range": (0, -1),
-    "repeat_last_n": (-1,),
-    "rep_pen_slope": (0, 1),
     "repetition_decay": (0,),
     "penalize_nl": (True,),
 }

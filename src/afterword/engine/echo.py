@@ -170,6 +170,7 @@ class _CandidateSampler:
             request.sampling,
             workspace,
             RandomStream(request.seed, request.prompt_index, candidate.index),
+            piece=ByteTokenizer().piece,
             prompt=request.prompt,
             end_ids=request.end_ids,
             min_tokens=request.min_tokens,

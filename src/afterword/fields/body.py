@@ -48,6 +48,7 @@ class CompletionBody:
     seed: int | None = documented(
         None, "The same seed gives the same answer.", "Sampling", ge=INT64_MIN, le=INT64_MAX, supports=("seed",)
     )
+    do_sample: bool = extension(True, "False: as temperature 0.", "Set temperature to 0 instead.")
     stop_token_ids: TokenIds = extension(
         (), "Tokens that end.", "Single tokens", needs_ids=True, ours_with_ids=True, vendors=("vllm",)
     )

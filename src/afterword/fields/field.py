@@ -11,8 +11,19 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Literal, TypeVar, get_args
 
-GROUPS = ("Length and choices", "Sampling", "Repetition", "Single tokens", "Probabilities", "Prompt and text")
+GROUPS = (
+    "Length and choices",
+    "Sampling",
+    "More samplers",
+    "Repetition",
+    "Single tokens",
+    "Probabilities",
+    "Prompt and text",
+)
 """Groups of the playground's form, in their order."""
+
+FOLDED = ("More samplers",)
+"""Groups that are closed at first."""
 
 Kind = Literal["sampling", "answer", "neutral"]
 """What a field changes: which tokens are sampled, only what is shown of them, or neither."""
@@ -52,6 +63,8 @@ class RequestField:
     """Values that change nothing, besides the default."""
     draws: bool = False
     """Only affects random draws, so it does not matter to greedy requests."""
+    modifies: str | None = None
+    """The field without which it changes nothing; it is only used with that one."""
     uses: str | None = None
     """The engine's feature that it uses, if that has another name than the field."""
     needs_ids: bool = False
@@ -84,7 +97,7 @@ class RequestField:
         return "slider" if bare is float and self.ge is not None and self.le is not None else "number"
 
     def is_used(self, value: object) -> bool:
-        """Whether `value` changes anything."""
+        """Whether `value` changes anything, if the field that this one modifies does."""
         return value != self.default and value not in self.neutral
 
 

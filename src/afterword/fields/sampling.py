@@ -1,13 +1,18 @@
 """How the next token is drawn from the logits: the fields that a sampler gets, and no others.
 
-Order of application: bias and penalties, temperature, min_p, top_k, top_p (docs/rules.md#sampling-order).
+Those that most clients send are here, those of writers' programs in `shaping.py` and `repeats.py`. The order of
+application is docs/rules.md#sampling-order.
 """
 
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from afterword.fields.field import documented, extension, fields_of
+from afterword.fields.order import DEFAULT_ORDER
+from afterword.fields.repeats import REPEAT_FIELDS, Repeats
 from afterword.fields.shapes import LogitBias
+from afterword.fields.shaping import SHAPING_FIELDS, Shaping
 
 GREEDY_BELOW: Final = 1e-5
 """Temperatures under this are greedy (docs/rules.md#greedy): dividing by them would overflow."""
@@ -61,6 +66,9 @@ class Sampling:
         supports=("logit_bias",),
     )
 
+    shaping: Shaping = field(default_factory=Shaping)
+    repeats: Repeats = field(default_factory=Repeats)
+
     @property
     def is_greedy(self) -> bool:
         """Whether any of the fields leaves only the likeliest token, the lowest id on a tie."""
@@ -68,9 +76,71 @@ class Sampling:
 
     def plain(self) -> "Sampling":
         """The same, with greedy sampling expressed by temperature 0 alone, which every server supports."""
-        return replace(self, temperature=0.0, **_NO_DRAW) if self.is_greedy else self
+        return replace(self, temperature=0.0, shaping=Shaping(), **_NO_DRAW) if self.is_greedy else self
+
+    def applied(self) -> "Sampling":
+        """The same in fewer words: samplers that its order leaves out are off, and a temperature's range has one form.
+
+        Raises `ValueError` for a range whose lower end is above the upper one.
+        """
+        shaping, mine = self.shaping, dict[str, Any]()
+        if shaping.dynamic_temperature:
+            low, high = shaping.dynatemp_low, shaping.dynatemp_high
+            if low > high:
+                raise ValueError(f"'dynatemp_low' ({low}) must not be above 'dynatemp_high' ({high}).")
+            mine["temperature"] = (low + high) / 2
+            shaping = replace(shaping, dynamic_temperature=False, dynatemp_range=(high - low) / 2)
+        repeats = self.repeats
+        for name in DEFAULT_ORDER:
+            if name not in shaping.order:
+                mine |= _NEUTRAL.get(name, {})
+                shaping = replace(shaping, **_NEUTRAL_SHAPING.get(name, {}))
+                repeats = replace(repeats, **_NEUTRAL_REPEATS.get(name, {}))
+        return replace(self, shaping=shaping, repeats=repeats, **mine)
 
 
-SAMPLING_FIELDS = fields_of(Sampling)
+_COMMON_FIELDS = fields_of(Sampling)
 
-_NO_DRAW = {field.name: field.default for field in SAMPLING_FIELDS if field.draws}
+SAMPLING_FIELDS = (*_COMMON_FIELDS, *SHAPING_FIELDS, *REPEAT_FIELDS)
+
+
+def values_of_sampling(sampling: Sampling) -> dict[str, Any]:
+    """The values of all its fields by name."""
+    holders = ((sampling, _COMMON_FIELDS), (sampling.shaping, SHAPING_FIELDS), (sampling.repeats, REPEAT_FIELDS))
+    return {one.name: getattr(holder, one.name) for holder, fields in holders for one in fields}
+
+
+def sampling_of(values: Mapping[str, Any]) -> Sampling:
+    """Of the values of all its fields by name."""
+    common, shaping, repeats = (
+        {one.name: values[one.name] for one in fields} for fields in (_COMMON_FIELDS, SHAPING_FIELDS, REPEAT_FIELDS)
+    )
+    return Sampling(**common, shaping=Shaping(**shaping), repeats=Repeats(**repeats))
+
+
+_NO_DRAW = {one.name: one.default for one in _COMMON_FIELDS if one.draws}
+
+_NEUTRAL: Final[dict[str, dict[str, Any]]] = {
+    "penalties": {"repetition_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0},
+    "temperature": {"temperature": 1.0},
+    "min_p": {"min_p": 0.0},
+    "top_k": {"top_k": 0},
+    "top_p": {"top_p": 1.0},
+}
+"""What a sampler that is left out has its fields set to."""
+
+_NEUTRAL_SHAPING: Final[dict[str, dict[str, Any]]] = {
+    "temperature": {"dynatemp_range": 0.0},
+    "smoothing": {"smoothing_factor": 0.0},
+    "top_n_sigma": {"top_n_sigma": 0.0},
+    "epsilon_cutoff": {"epsilon_cutoff": 0.0},
+    "eta_cutoff": {"eta_cutoff": 0.0},
+    "top_a": {"top_a": 0.0},
+    "tfs": {"tfs": 1.0},
+    "typical_p": {"typical_p": 1.0},
+    "xtc": {"xtc_probability": 0.0},
+    "mirostat": {"mirostat": 0},
+    "adaptive_p": {"adaptive_target": -1.0},
+}
+
+_NEUTRAL_REPEATS: Final[dict[str, dict[str, Any]]] = {"dry": {"dry_multiplier": 0.0}}

@@ -66,7 +66,7 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _whole(text: str) -> str:
+def whole(text: str) -> str:
     """Refuse halves of surrogate pairs: no byte string in UTF-8 spells them."""
     if not text.isascii():
         try:
@@ -81,7 +81,7 @@ def _prompts(value: object) -> tuple[PromptItem, ...]:
     """Every shape of `prompt` as a batch. Null was removed before."""
     match value:
         case str():
-            return (_whole(value),)
+            return (whole(value),)
         case [] | ():
             return ("",)
         case list() | tuple():
@@ -92,7 +92,7 @@ def _prompts(value: object) -> tuple[PromptItem, ...]:
 def _batch(items: list[object] | tuple[object, ...]) -> tuple[PromptItem, ...]:
     kinds = set(map(type, items))
     if kinds == {str}:
-        return tuple(_whole(cast(str, item)) for item in items)
+        return tuple(whole(cast(str, item)) for item in items)
     if kinds == {int}:
         return (cast(tuple[int, ...], tuple(items)),)
     if kinds <= {list, tuple}:
@@ -116,7 +116,7 @@ def _stops(value: object) -> tuple[str, ...]:
     for item in items:
         if not isinstance(item, str):
             raise refusal("invalid_type", f"must hold strings only, not {named(item)}.")
-    stops = tuple(_whole(item) for item in items if item != "")
+    stops = tuple(whole(item) for item in items if item != "")
     if len(stops) > MAX_STOPS:
         raise refusal("array_above_max_length", f"may hold at most {MAX_STOPS} strings, not {len(stops)}.")
     n_characters = sum(map(len, stops))
@@ -152,7 +152,7 @@ _STRINGS = {"type": "array", "items": {"type": "string"}}
 _TOKENS = {"type": "array", "items": {"type": "integer", "minimum": 0}}
 _BIASES = {"type": "number", "minimum": -MAX_LOGIT_BIAS, "maximum": MAX_LOGIT_BIAS}
 
-Text = Annotated[str, AfterValidator(_whole), Control("text")]
+Text = Annotated[str, AfterValidator(whole), Control("text")]
 
 Prompts = Annotated[
     tuple[PromptItem, ...],

@@ -6,7 +6,7 @@ from typing import Any
 
 from afterword.fields.body import CompletionBody
 from afterword.fields.field import RequestField, fields_of
-from afterword.fields.sampling import SAMPLING_FIELDS, Sampling
+from afterword.fields.sampling import SAMPLING_FIELDS, sampling_of, values_of_sampling
 from afterword.fields.shown import Shown
 
 _SHOWN_FIELDS, _BODY_FIELDS = fields_of(Shown), fields_of(CompletionBody)
@@ -30,17 +30,16 @@ EXTENSIONS = tuple(field.name for field in FIELDS if field.vendors)
 """Fields beyond the documented API that a vendor may honour."""
 
 
-_sampling, _shown, _others = (
-    itemgetter(*(field.name for field in fields)) for fields in (SAMPLING_FIELDS, _SHOWN_FIELDS, _BODY_FIELDS)
-)
+_shown, _others = (itemgetter(*(field.name for field in fields)) for fields in (_SHOWN_FIELDS, _BODY_FIELDS))
 
 
 def body_of(values: Mapping[str, Any]) -> CompletionBody:
     """A body of the values of all fields by name."""
-    return CompletionBody(Sampling(*_sampling(values)), Shown(*_shown(values)), *_others(values))
+    return CompletionBody(sampling_of(values), Shown(*_shown(values)), *_others(values))
 
 
 def values_of(body: CompletionBody) -> dict[str, Any]:
     """The values of all fields by name."""
-    holders = ((body.sampling, SAMPLING_FIELDS), (body.shown, _SHOWN_FIELDS), (body, _BODY_FIELDS))
-    return {field.name: getattr(holder, field.name) for holder, fields in holders for field in fields}
+    holders = ((body.shown, _SHOWN_FIELDS), (body, _BODY_FIELDS))
+    others = {field.name: getattr(holder, field.name) for holder, fields in holders for field in fields}
+    return values_of_sampling(body.sampling) | others

@@ -62,9 +62,9 @@ export class Parameters extends EventTarget {
     }
   }
 
-  #group({ title, fields: names }, fields) {
+  #group({ title, fields: names, open }, fields) {
     const rows = names.map((name) => this.#row(name, fields[name]));
-    return el("details", { open: true, class: "group" }, el("summary", {}, title), ...rows);
+    return el("details", { open, class: "group" }, el("summary", {}, title), ...rows);
   }
 
   #row(name, field) {
@@ -109,7 +109,10 @@ export class Parameters extends EventTarget {
   }
 
   #show() {
-    for (const [name, { control }] of this.#rows) control.set(this.#values[name]);
+    for (const [name, { control, row }] of this.#rows) {
+      control.set(this.#values[name]);
+      if (this.#values[name] !== undefined) row.closest("details").open = true;
+    }
     this.#showSet();
   }
 

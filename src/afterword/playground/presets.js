@@ -11,6 +11,19 @@ export const PRESETS = {
   "Most likely text": { max_tokens: 64, temperature: 0 },
   "Four candidates": { max_tokens: 40, n: 4 },
   Calm: { max_tokens: 64, temperature: 0.7, top_p: 0.9 },
+  "Min P": { max_tokens: 64, temperature: 1, min_p: 0.1 },
+  "Lively: min P, XTC, DRY": {
+    max_tokens: 64,
+    temperature: 1.2,
+    min_p: 0.02,
+    temperature_last: true,
+    xtc_probability: 0.5,
+    dry_multiplier: 0.8,
+  },
+  "Top n sigma": { max_tokens: 64, temperature: 1.5, top_n_sigma: 1 },
+  Typical: { max_tokens: 64, typical_p: 0.9 },
+  Mirostat: { max_tokens: 64, mirostat: 2, mirostat_tau: 5, mirostat_eta: 0.1 },
+  "Adaptive P": { max_tokens: 64, min_p: 0.05, adaptive_target: 0.5 },
 };
 
 export const FIRST_PRESET = "The page’s own";

@@ -22,7 +22,7 @@ def test_sillytavern_sends_sixty_neutral_fields(wire: Wire, stream: bool) -> Non
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("grammar_string", 'root ::= "x"'), ("mirostat_mode", 2), ("xtc_probability", 0.5), ("dry_multiplier", 0.8)],
+    [("grammar_string", 'root ::= "x"'), ("penalty_alpha", 0.6), ("guidance_scale", 1.5), ("num_beams", 4)],
 )
 def test_sillytavern_learns_which_field_would_have_been_ignored(wire: Wire, field: str, value: object) -> None:
     refused = wire.send(EVERY_FIELD | {"prompt": "hello ", field: value})
@@ -31,6 +31,76 @@ def test_sillytavern_learns_which_field_would_have_been_ignored(wire: Wire, fiel
     # The page shows `error.message` and nothing else of it.
     assert error["param"] == field
     assert field in error["message"]
+
+
+SAMPLERS: Json = {
+    "temperature": 1.2,
+    "dynamic_temperature": True,
+    "dynatemp_low": 0.7,
+    "dynatemp_high": 1.6,
+    "smoothing_factor": 0.3,
+    "smoothing_curve": 1.4,
+    "temperature_last": True,
+    "top_p": 0.95,
+    "top_k": 60,
+    "top_a": 0.05,
+    "min_p": 0.02,
+    "typical": 0.98,
+    "typical_p": 0.98,
+    "tfs": 0.97,
+    "epsilon_cutoff": 1.5,
+    "eta_cutoff": 2,
+    "nsigma": 2.5,
+    "top_n_sigma": 2.5,
+    "min_keep": 2,
+    "skew": 0.1,
+    "mirostat_mode": 2,
+    "mirostat": 2,
+    "xtc_probability": 0.5,
+    "repetition_penalty": 1.1,
+    "rep_pen": 1.1,
+    "rep_pen_range": 1024,
+    "repetition_penalty_range": 1024,
+    "repeat_last_n": 1024,
+    "no_repeat_ngram_size": 12,
+    "frequency_penalty": 0.1,
+    "presence_penalty": 0.1,
+    "dry_multiplier": 0.8,
+    "adaptive_target": 0.5,
+    "adaptive_decay": 0.9,
+    "samplers": [],
+    "sampler_order": [],
+    "sampler_priority": [
+        "repetition_penalty",
+        "presence_penalty",
+        "frequency_penalty",
+        "dry",
+        "temperature",
+        "dynamic_temperature",
+        "quadratic_sampling",
+        "top_n_sigma",
+        "top_k",
+        "top_p",
+        "typical_p",
+        "epsilon_cutoff",
+        "eta_cutoff",
+        "tfs",
+        "top_a",
+        "min_p",
+        "mirostat",
+        "xtc",
+        "encoder_repetition_penalty",
+        "no_repeat_ngram",
+    ],
+}
+"""Every sampler of its panel at once, each where it changes something."""
+
+
+def test_sillytavern_turns_every_sampler_on(wire: Wire) -> None:
+    body = EVERY_FIELD | SAMPLERS | {"prompt": "hello ", "max_tokens": 40, "seed": 5}
+    first, again = (wire.post(body).json()["choices"][0]["text"] for _ in range(2))
+    assert first == again
+    assert wire.post(body | {"seed": 6}).json()["choices"][0]["text"] != first
 
 
 def test_sillytavern_sorts_swipes_by_index(wire: Wire) -> None:

@@ -26,6 +26,9 @@ class Always:
     def uniform(self, position: int) -> float:
         return self.u
 
+    def chance(self, position: int) -> float:
+        return self.u
+
 
 @dataclass(frozen=True, slots=True)
 class Grid:
@@ -35,6 +38,9 @@ class Grid:
 
     def uniform(self, position: int) -> float:
         return (position + 0.5) / self.n
+
+    def chance(self, position: int) -> float:
+        return 0.5
 
 
 def frozen(logits: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float32]:

@@ -7,6 +7,8 @@ from tests.engine.upstream.opening import vendor
 
 from afterword.config.vendor import PRESETS, UpstreamKind
 from afterword.engine.upstream.capabilities import upstream_capabilities
+from afterword.fields.repeats import REPEAT_FIELDS
+from afterword.fields.shaping import SHAPING_FIELDS
 
 IDS = {
     "token_prompts",
@@ -19,6 +21,14 @@ IDS = {
 }
 """Given as token ids, or derived from them."""
 
+OURS = {"top_a", "tfs", "epsilon_cutoff", "eta_cutoff", "smoothing_factor", "skew", "rep_pen_slope"} | {
+    "no_repeat_ngram_size"
+}
+"""Samplers that no other kind of server has."""
+
+WRITERS = OURS | {field.feature for field in (*SHAPING_FIELDS, *REPEAT_FIELDS) if field.feature is not None}
+"""Samplers of writers' programs."""
+
 
 def lacks(kind: UpstreamKind, *, exact: bool, **supports: Any) -> dict[str, str]:
     there = vendor("http://there", kind=kind, supports=PRESETS[kind].model_copy(update=supports))
@@ -29,9 +39,9 @@ def lacks(kind: UpstreamKind, *, exact: bool, **supports: Any) -> dict[str, str]
     ("kind", "missing"),
     [
         ("afterword", set()),
-        ("vllm", set()),
-        ("llama-server", {"prompt_logprobs", "min_tokens", "return_token_ids"}),
-        ("openai", {"top_k", "min_p", "repetition_penalty", "ignore_eos", "min_tokens", "return_token_ids"}),
+        ("vllm", WRITERS),
+        ("llama-server", OURS | {"prompt_logprobs", "min_tokens", "return_token_ids"}),
+        ("openai", WRITERS | {"top_k", "min_p", "repetition_penalty", "ignore_eos", "min_tokens", "return_token_ids"}),
     ],
 )
 def test_with_the_tokenizer_a_model_lacks_what_its_server_does(kind: UpstreamKind, missing: set[str]) -> None:
@@ -44,10 +54,10 @@ def test_with_the_tokenizer_a_model_lacks_what_its_server_does(kind: UpstreamKin
     ("kind", "missing"),
     [
         ("afterword", IDS),
-        ("llama-server", IDS | {"min_tokens", "skip_special_tokens"}),
+        ("llama-server", OURS | IDS | {"min_tokens", "skip_special_tokens"}),
         (
             "openai",
-            IDS | {"top_k", "min_p", "repetition_penalty", "ignore_eos", "min_tokens", "skip_special_tokens"},
+            WRITERS | IDS | {"top_k", "min_p", "repetition_penalty", "ignore_eos", "min_tokens", "skip_special_tokens"},
         ),
     ],
 )
@@ -61,7 +71,7 @@ def test_without_it_everything_is_missing_that_takes_token_ids(kind: UpstreamKin
 
 def test_switches_that_are_off_are_said() -> None:
     off = lacks("afterword", exact=True, logprobs=False, penalties=False, seed=False, extensions=())
-    assert set(off) == {
+    assert set(off) == WRITERS | {
         "logprobs",
         "best_of",
         "prompt_logprobs",

@@ -11,7 +11,9 @@ from afterword.config.vendor import PRESETS, UpstreamKind
 from afterword.engine.request import GenerationRequest
 from afterword.engine.upstream.learned_tokenizer import LearnedTokenizer
 from afterword.engine.upstream.outgoing import OutgoingRequest, Target, outgoing_requests
+from afterword.fields.repeats import Repeats
 from afterword.fields.sampling import Sampling
+from afterword.fields.shaping import Shaping
 from afterword.tokens import ByteTokenizer
 
 END = ByteTokenizer.END
@@ -82,6 +84,23 @@ def test_llama_server_gets_its_own_names_and_none_of_its_defaults() -> None:
         "logprobs": 1,
     }
     assert "repetition_penalty" not in body
+    assert body["samplers"][:3] == ["penalties", "dry", "temperature"], "its own order ends with the temperature"
+    assert (body["mirostat"], body["dry_multiplier"], body["typical_p"]) == (0, 0.0, 1.0)
+    assert not {"sampler_priority", "temperature_last", "repetition_penalty_range", "dry_base"} & body.keys()
+
+
+def test_llama_server_gets_the_order_and_the_range_that_were_asked_for() -> None:
+    asked = Sampling(
+        repetition_penalty=1.2,
+        shaping=Shaping(typical_p=0.9, temperature_last=True),
+        repeats=Repeats(repetition_penalty_range=64, dry_multiplier=0.8),
+    )
+    body = only(outgoing_requests(request(sampling=asked), target("llama-server")))
+    assert body["samplers"] == [
+        *("penalties", "dry", "top_n_sigma", "min_p", "top_k", "typ_p", "top_p", "xtc", "adaptive_p"),
+        "temperature",
+    ]
+    assert (body["repeat_last_n"], body["dry_base"], body["typical_p"]) == (64, 1.75, 0.9)
 
 
 @pytest.mark.parametrize(

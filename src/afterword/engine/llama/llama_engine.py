@@ -160,6 +160,7 @@ class LlamaEngine(Engine):
                 request.sampling,
                 self._workspace,
                 RandomStream(request.seed, request.prompt_index, candidate.index),
+                piece=self.tokenizer.piece,
                 prompt=request.prompt,
                 end_ids=request.end_ids,
                 min_tokens=request.min_tokens,

@@ -16,10 +16,10 @@ _BAN, _FORCE = -100.0, 100.0
 class EveryTokenBanned(InvalidRequest):
     """Bias and bans leave the candidate no token: the client's mistake, unlike broken logits."""
 
-    def __init__(self, *, by_min_tokens: bool) -> None:
-        """`by_min_tokens`: the bias leaves only end tokens, which `min_tokens` bans for now."""
-        rules = "logit_bias and min_tokens together ban" if by_min_tokens else "logit_bias bans"
-        super().__init__(f"{rules} every token.", param="logit_bias")
+    def __init__(self, *fields: str) -> None:
+        """`fields`: those that ban together, the first of them the one to change."""
+        bans = f"{fields[0]} bans" if len(fields) == 1 else f"{' and '.join(fields)} together ban"
+        super().__init__(f"{bans} every token.", param=fields[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def check_tokens_are_left(request: GenerationRequest, n_vocab: int) -> None:
     banned = {token for token, value in bias.added.items() if value == -math.inf}
     n_left = len(bias.forced) or n_vocab - len(banned)
     if n_left == 0:
-        raise EveryTokenBanned(by_min_tokens=False)
+        raise EveryTokenBanned("logit_bias")
     ends = request.end_ids.intersection(bias.forced) if bias.forced else request.end_ids - banned
     if request.min_tokens > 0 and n_left == len(ends):
-        raise EveryTokenBanned(by_min_tokens=True)
+        raise EveryTokenBanned("logit_bias", "min_tokens")

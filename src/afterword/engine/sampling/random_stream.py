@@ -7,8 +7,9 @@ import hashlib
 import struct
 from dataclasses import dataclass
 
-_PURPOSE = b"token draw"
-"""Separates these numbers from other uses of the same key. Changing it would change the meaning of every seed."""
+_DRAW = b"token draw"
+_CHANCE = b"chance"
+"""Separate these numbers from other uses of the same key. Changing one would change the meaning of every seed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +25,17 @@ class RandomStream:
 
     def uniform(self, position: int) -> float:
         """The number at `position` (>= 0): one of the 2**53 multiples of 2**-53 in [0, 1), evenly likely."""
+        return self._number(position, _DRAW)
+
+    def chance(self, position: int) -> float:
+        """Another such number, independent of the first, for samplers that act now and then."""
+        return self._number(position, _CHANCE)
+
+    def _number(self, position: int, purpose: bytes) -> float:
         digest = hashlib.blake2b(
             struct.pack("<q", position),
             digest_size=8,
             key=struct.pack("<qqq", self.seed, self.prompt_index, self.candidate),
-            person=_PURPOSE,
+            person=purpose,
         ).digest()
         return (int.from_bytes(digest, "little") >> 11) * 2.0**-53

@@ -5,16 +5,17 @@ rows, from the row's address in memory, or from earlier calls. Knows no model an
 """
 
 import math
-from collections.abc import Iterator, Sequence, Set
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence, Set
 
 import numpy as np
 from numpy.typing import NDArray
 
 from afterword.engine.sampling.adjustment import Adjustment
 from afterword.engine.sampling.bias import DenseBias, EveryTokenBanned
+from afterword.engine.sampling.chain import Chain, Chances, needs_chain
 from afterword.engine.sampling.largest import in_order, largest
 from afterword.engine.sampling.logprobs import NoDistribution
+from afterword.engine.sampling.recurrence import Recurrence, recurrences
 from afterword.fields.sampling import Sampling
 
 _BLOCK = 64
@@ -32,12 +33,9 @@ _GROUPS_PER_NAT = 16
 """Groups of tokens in which the logarithm of the likelihood differs by less than a sixteenth."""
 
 
-class Randomness(Protocol):
-    """The source of draws; `RandomStream` in the server."""
-
-    def uniform(self, position: int) -> float:
-        """The number in [0, 1) that decides the draw at `position`; always the same for the same position."""
-        ...
+def _no_text(_: int) -> bytes:
+    """The bytes of a token in a vocabulary without texts, in which no sequence breaker is ever found."""
+    return b""
 
 
 class Workspace:
@@ -57,12 +55,21 @@ class Workspace:
         self.block_sums = np.empty(padded // _BLOCK, dtype=np.float32)
         self._bias: tuple[Sampling, DenseBias] | None = None
         self._ends: tuple[Set[int], NDArray[np.intp]] | None = None
+        self._begun: tuple[Sequence[int], Sampling, list[Recurrence]] | None = None
 
     def bias_of(self, sampling: Sampling) -> DenseBias:
         """The bias of a request, worked out once for its candidates, which come one after another."""
         if self._bias is None or self._bias[0] is not sampling:
             self._bias = (sampling, DenseBias(sampling.logit_bias, self.n_vocab))
         return self._bias[1]
+
+    def recurrences_of(
+        self, sampling: Sampling, prompt: Sequence[int], piece: Callable[[int], bytes]
+    ) -> list[Recurrence]:
+        """The recurrences of a request at the end of a prompt, found once for its candidates likewise."""
+        if self._begun is None or self._begun[0] is not prompt or self._begun[1] is not sampling:
+            self._begun = (prompt, sampling, recurrences(sampling.repeats, prompt, piece))
+        return [recurrence.copy() for recurrence in self._begun[2]]
 
     def places_of(self, ids: Set[int]) -> NDArray[np.intp]:
         """Ids as what a vector is indexed with, worked out once likewise."""
@@ -74,16 +81,17 @@ class Workspace:
 class Sampler:
     """One candidate's sampling. Engine thread only.
 
-    `prompt` counts for the repetition penalty alone; `end_ids` are banned for the first `min_tokens` draws.
-    All ids are within the workspace's vocabulary.
+    `prompt` counts against repetition alone, and so does `piece`, the bytes of each token; `end_ids` are banned for
+    the first `min_tokens` draws. All ids are within the workspace's vocabulary.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         sampling: Sampling,
         workspace: Workspace,
-        random: Randomness,
+        random: Chances,
         *,
+        piece: Callable[[int], bytes] = _no_text,
         prompt: Sequence[int] = (),
         end_ids: Set[int] = frozenset(),
         min_tokens: int = 0,
@@ -92,22 +100,31 @@ class Sampler:
         self._sampling = sampling
         self._workspace = workspace
         self._random = random
-        self._adjustment = Adjustment(sampling, n_vocab, prompt, workspace.bias_of(sampling))
+        self._adjustment = Adjustment(
+            sampling,
+            n_vocab,
+            prompt,
+            workspace.bias_of(sampling),
+            lambda: workspace.recurrences_of(sampling, prompt, piece),
+        )
         self._end_ids = workspace.places_of(end_ids if min_tokens > 0 else frozenset())
         self._min_tokens = min_tokens
         self._top_k = sampling.top_k if sampling.top_k < n_vocab else 0
         self._keeps_one = sampling.is_greedy
+        self._chain = Chain(sampling, random) if needs_chain(sampling) else None
         self._keeps_all = sampling.top_p >= 1.0 and self._top_k == 0 and sampling.min_p <= 0.0
 
     def accept(self, token: int) -> None:
-        """Count `token` as sampled, for the penalties."""
+        """Count `token`, which was drawn last, as the next of the text."""
         self._adjustment.accept(token)
+        if self._chain is not None and not self._keeps_one:
+            self._chain.accept(token)
 
     def sample(self, row: NDArray[np.float32], position: int) -> int:
         """The next token's id, given its (n_vocab,) raw logits and how many tokens were sampled before it.
 
-        Neither the row nor the sampler changes. Raises `EveryTokenBanned` if the request leaves no token, a
-        `NoDistribution` if the row is none.
+        The row does not change, and what the sampler has counted only by `accept`. Raises `EveryTokenBanned` if the
+        request leaves no token, a `NoDistribution` if the row is none.
         """
         scores = self._scores(row, position)
         likeliest = int(scores.argmax())
@@ -116,6 +133,8 @@ class Sampler:
             raise self._nothing_to_sample(row, position)
         if self._keeps_one:
             return likeliest
+        if self._chain is not None:
+            return self._chain.draw(scores, position)
         self._weigh(scores, peak)
         u = self._random.uniform(position)
         if self._keeps_all:
@@ -139,7 +158,10 @@ class Sampler:
         peak = row.max()
         if not np.isfinite(peak):
             return NoDistribution(peak)
-        return EveryTokenBanned(by_min_tokens=position < self._min_tokens and self._end_ids.size > 0)
+        if self._sampling.repeats.no_repeat_ngram_size > 0:
+            return EveryTokenBanned("no_repeat_ngram_size")
+        by_min_tokens = position < self._min_tokens and self._end_ids.size > 0
+        return EveryTokenBanned("logit_bias", *(["min_tokens"] if by_min_tokens else []))
 
     def _weigh(self, scores: NDArray[np.float32], peak: np.float32) -> None:
         """Fill `shifted` and `weights`. The likeliest token's weight is 1, so a tiny temperature cannot overflow."""

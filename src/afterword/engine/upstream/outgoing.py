@@ -7,11 +7,14 @@ What an upstream does not support was refused before (`capabilities.py`).
 from dataclasses import dataclass
 from typing import Any
 
-from afterword.config.vendor import VendorConfig
+from afterword.config.vendor import UpstreamKind, VendorConfig
 from afterword.engine.request import GenerationRequest
 from afterword.engine.upstream.learned_tokenizer import text_of
 from afterword.engine.upstream.seeds import derived_seed, seed_of_32_bits
-from afterword.fields.sampling import SAMPLING_FIELDS
+from afterword.fields.field import RequestField
+from afterword.fields.repeats import REPEAT_FIELDS
+from afterword.fields.sampling import SAMPLING_FIELDS, values_of_sampling
+from afterword.fields.shaping import ORDER_FIELDS, SHAPING_FIELDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +125,53 @@ def _logprobs(request: GenerationRequest, target: Target, scores: int | None) ->
 
 def _sampling(request: GenerationRequest, target: Target) -> dict[str, Any]:
     sampling, kind = request.sampling.plain(), target.vendor.kind
+    values = values_of_sampling(sampling)
     body: dict[str, Any] = {
-        field.called.get(kind, field.name): getattr(sampling, field.name)
+        field.called.get(kind, field.name): values[field.name]
         for field in SAMPLING_FIELDS
-        if target.vendor.supports.supports_field(field)
+        if target.vendor.supports.supports_field(field) and _is_said(field, values, kind)
     }
     biases = body.pop("logit_bias", ())
     if biases:
         body["logit_bias"] = {str(token): _number(bias) for token, bias in biases}
     if kind == "llama-server":
-        # Its penalties cover the last 64 tokens by default; ours cover all. It allocates a buffer of this size.
-        body["repeat_last_n"] = len(request.prompt) + request.max_tokens
+        _spell_for_llama_server(body, request)
     return body
+
+
+def _is_said(field: RequestField, values: dict[str, Any], kind: UpstreamKind) -> bool:
+    """Whether it is sent: it changes something, or the server may have another default than ours."""
+    if field.modifies is not None:
+        modified = next(other for other in SAMPLING_FIELDS if other.name == field.modifies)
+        return modified.is_used(values[modified.name])
+    has_our_defaults = kind == "afterword" and field in (*SHAPING_FIELDS, *REPEAT_FIELDS)
+    return not has_our_defaults or field.is_used(values[field.name])
+
+
+_LLAMA_SERVER_CALLS = {
+    "penalties": "penalties",
+    "dry": "dry",
+    "temperature": "temperature",
+    "top_n_sigma": "top_n_sigma",
+    "min_p": "min_p",
+    "top_k": "top_k",
+    "typical_p": "typ_p",
+    "top_p": "top_p",
+    "xtc": "xtc",
+    "adaptive_p": "adaptive_p",
+}
+"""Its names for the samplers of an order."""
+
+
+def _spell_for_llama_server(body: dict[str, Any], request: GenerationRequest) -> None:
+    """What it has another form or default for. Its own order ends with the temperature, ours begins with it."""
+    order = request.sampling.shaping.order
+    for name in (*ORDER_FIELDS, "dynamic_temperature", "repetition_penalty_range"):
+        body.pop(name, None)
+    body["samplers"] = [_LLAMA_SERVER_CALLS[name] for name in order if name in _LLAMA_SERVER_CALLS]
+    # Its penalties cover the last 64 tokens by default; ours cover all. It allocates a buffer of this size.
+    last = request.sampling.repeats.penalty_range
+    body["repeat_last_n"] = len(request.prompt) + request.max_tokens if last is None else last
 
 
 def _number(bias: float) -> float | int:

@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from afterword.engine.request import GenerationRequest
-from afterword.engine.sampling.adjustment import finite_penalty
 from afterword.engine.sampling.bias import TokenBias, check_tokens_are_left, token_bias
+from afterword.engine.sampling.repetition import finite_penalty
 from afterword.errors import InvalidRequest
 from afterword.fields.field import RequestField
-from afterword.fields.sampling import SAMPLING_FIELDS, Sampling
+from afterword.fields.sampling import SAMPLING_FIELDS, Sampling, values_of_sampling
 
 VLLM = "vllm"
 """Its name in the table of fields."""
@@ -82,8 +82,9 @@ def seed_of(seed: int, prompt_index: int, candidate: int) -> int:
 
 def sampling_arguments(sampling: Sampling) -> dict[str, float]:
     """A plan's sampling under vLLM's own names."""
+    values = values_of_sampling(sampling)
     return {
-        field.called.get(VLLM, field.name): getattr(sampling, field.name)
+        field.called.get(VLLM, field.name): values[field.name]
         for field in SAMPLING_FIELDS
         if field.name != "logit_bias" and _knows(field)
     }
