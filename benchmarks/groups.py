@@ -24,7 +24,7 @@ BROAD = Shape(slots=16, context=2560)
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One workload. Groups of one shape share a server's life."""
+    """One workload. Groups of one shape share one start of a server."""
 
     name: str
     workload: Workload

@@ -6,14 +6,14 @@ from statistics import median
 from benchmarks.client import Client
 from benchmarks.prompts import request, text
 from benchmarks.sizes import Sizes
-from benchmarks.workloads import Measures, crowd, crowd_measures, questions, sampled, score_all
+from benchmarks.workloads import Measures, all_at_once, joint_measures, questions, sampled, score_all
 
 
 async def clients(client: Client, random: Random, sizes: Sizes) -> Measures:
     """Ordinary requests of more and more clients at once."""
     found: Measures = {}
     for n in sizes.growing_clients:
-        measures = crowd_measures(*await crowd(client, sampled(n, random, sizes)))
+        measures = joint_measures(*await all_at_once(client, sampled(n, random, sizes)))
         found |= {f"{metric}@{n}": value for metric, value in measures.items()}
     return found
 

@@ -10,7 +10,7 @@ from benchmarks.arrivals import Stream, percentile
 from benchmarks.client import Client
 from benchmarks.prompts import request, text
 from benchmarks.sizes import Sizes
-from benchmarks.workloads import Measures, crowd, sampled
+from benchmarks.workloads import Measures, all_at_once, sampled
 
 BUSY_CLIENTS = 8
 BUSY_TOKENS = 256
@@ -33,19 +33,19 @@ async def first_token(client: Client, random: Random, sizes: Sizes) -> Measures:
 
 async def between_tokens(client: Client, random: Random, sizes: Sizes) -> Measures:
     """Times between the tokens of many clients that come at once, while the last of their prompts are read too."""
-    streams, seconds = await crowd(client, sampled(sizes.many_clients, random, sizes))
+    streams, seconds = await all_at_once(client, sampled(sizes.many_clients, random, sizes))
     return {"out_tokens_per_s": sum(stream.n_tokens for stream in streams) / seconds, **_gaps(streams)}
 
 
 async def seeded(client: Client, random: Random, sizes: Sizes) -> Measures:
-    """The same kind of crowd with and without seeds, in turn."""
+    """The same requests of many clients, with and without seeds in turn."""
     rates: dict[str, list[float]] = {"unseeded": [], "seeded": []}
     for _ in range(sizes.repeats):
         for name, found in rates.items():
             bodies = sampled(sizes.clients, random, sizes)
             if name == "seeded":
                 bodies = [{**body, "seed": i + 1} for i, body in enumerate(bodies)]
-            streams, seconds = await crowd(client, bodies)
+            streams, seconds = await all_at_once(client, bodies)
             found.append(sum(stream.n_tokens for stream in streams) / seconds)
     return {f"{name}_out_tokens_per_s": median(found) for name, found in rates.items()}
 

@@ -1,4 +1,4 @@
-"""How much memory a server takes, by the kernel's own books: nobody has to look while something else is measured."""
+"""How much memory a server takes, as the kernel counts it: nothing has to poll while something else is measured."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,7 +24,7 @@ def forget_the_peak(process_id: int) -> None:
 
 
 def peak_mib(process_id: int) -> float:
-    """The most that each process of the family took since `forget_the_peak`, together."""
+    """The sum of the peaks of a process and its descendants since `forget_the_peak`."""
     return sum(_kib(member, "VmHWM") for member in _family(process_id)) / 1024
 
 

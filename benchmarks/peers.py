@@ -33,7 +33,7 @@ def afterword(name: str, *options: str) -> Server:
 
     def command(shape: Shape, port: int) -> Sequence[str]:
         room = ["--parallel", str(shape.slots), "--context", str(shape.context), "--max-waiting", "4096"]
-        # The ledger lies beside the log: it is part of what is measured, and none of the user's own.
+        # The ledger is beside the log: it is part of what is measured, and not the user's own.
         where = ["--port", str(port), "--log-level", "warning", "--database", "afterword.db"]
         return [str(OUR_PROGRAMS / "afterword"), "serve", *where, *room, *options]
 

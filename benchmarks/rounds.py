@@ -43,7 +43,7 @@ async def go_round(plan: Plan, number: int, record: Record) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One life of one server in one round, and where its figures go."""
+    """One start of one server in one round, and where its figures go."""
 
     round: int
     server: str

@@ -117,7 +117,7 @@ async def _warm_up(client: Client) -> None:
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """Ask, then insist; what the server started is in its process group."""
+    """Terminate the server, and kill it if it does not end; what it started is in its process group."""
     if process.returncode is None:
         process.terminate()
         with suppress(TimeoutError):

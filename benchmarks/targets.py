@@ -44,7 +44,7 @@ class Verdict:
 def targets(ours: str) -> list[Target]:
     """The targets of one configuration of ours."""
     single = Key(ours, "single", "decode_tokens_per_s")
-    crowd = Key(ours, "concurrent", "out_tokens_per_s")
+    concurrent = Key(ours, "concurrent", "out_tokens_per_s")
     fanout, best_of = Key(ours, "fanout", "wall_s"), Key(ours, "best_of", "wall_s")
     score, typing = Key(ours, "score", "requests_per_s"), Key(ours, "typing", "next_first_token_ms")
     gap = Key(ours, "between-tokens", "gap_p99_ms")
@@ -53,10 +53,10 @@ def targets(ours: str) -> list[Target]:
     return [
         Target("single decode", single, _of(REFERENCE, single), 1.10),
         *_beside_the_ceiling(ours, single),
-        Target("16 clients", crowd, _of(REFERENCE, crowd), 1.5),
+        Target("16 clients", concurrent, _of(REFERENCE, concurrent), 1.5),
         *(Target(f"first token, ik_llama.cpp's, {key.at or 128} words", key, _of(IK, key), 0.95) for key in firsts),
         Target("single decode, ik_llama.cpp's", single, _of(IK, single), 1.0),
-        Target("16 clients, ik_llama.cpp's", crowd, _of(IK, crowd), 1.2),
+        Target("16 clients, ik_llama.cpp's", concurrent, _of(IK, concurrent), 1.2),
         Target("n = 8", fanout, theirs, 1.5),
         Target("best_of = 8", best_of, theirs, 1.5),
         Target("best_of costs what n costs", best_of, fanout, 0.95),

@@ -35,7 +35,7 @@ async def single(client: Client, random: Random, sizes: Sizes) -> Measures:
 async def concurrent(client: Client, random: Random, sizes: Sizes) -> Measures:
     """Several clients at once, sampled and seeded, each with a prompt of its own."""
     bodies = sampled(sizes.clients, random, sizes)
-    return crowd_measures(*await crowd(client, [{**body, "seed": i + 1} for i, body in enumerate(bodies)]))
+    return joint_measures(*await all_at_once(client, [{**body, "seed": i + 1} for i, body in enumerate(bodies)]))
 
 
 async def fanout(client: Client, random: Random, sizes: Sizes) -> Measures:
@@ -79,15 +79,15 @@ def sampled(n: int, random: Random, sizes: Sizes) -> list[dict[str, Any]]:
     return [request(text(sizes.prompt, random), sizes.out, temperature=0.8, top_p=0.95) for _ in range(n)]
 
 
-async def crowd(client: Client, bodies: Sequence[dict[str, Any]]) -> tuple[list[Stream], float]:
+async def all_at_once(client: Client, bodies: Sequence[dict[str, Any]]) -> tuple[list[Stream], float]:
     """Stream all requests at once; the streams, and seconds until the last one ended."""
     started = time.perf_counter()
     streams = await asyncio.gather(*(client.stream(body) for body in bodies))
     return streams, time.perf_counter() - started
 
 
-def crowd_measures(streams: Sequence[Stream], seconds: float) -> Measures:
-    """What a crowd got together."""
+def joint_measures(streams: Sequence[Stream], seconds: float) -> Measures:
+    """What all clients got together."""
     return {
         "wall_s": seconds,
         "out_tokens_per_s": sum(stream.n_tokens for stream in streams) / seconds,

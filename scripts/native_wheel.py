@@ -4,7 +4,7 @@ Usage: python -m scripts.native_wheel UV      (in the repository's root; progres
 
 Wheels are kept in the user's cache, keyed by everything that decides what is in them, the processor among it: a home
 directory or an image may be shared by unlike machines, and code for one may not run on another. Installers keep wheels
-too, but not by processor, and some servers make them doubt after a day that the source is still the same.
+too, but not by processor, and where a server says so they ask after a day whether the source has changed.
 Standard library only: it runs before anything is installed.
 """
 

@@ -1,4 +1,4 @@
-"""Runs a build whose output is long and whose silence is longer, and says every few seconds how far it is.
+"""Runs a build that takes minutes, and says every few seconds how far it is.
 
 Everything the build says goes to a log; a line of progress, and the end of the log after a failure, go to stderr.
 Standard library only: it runs before anything is installed.

@@ -16,7 +16,7 @@ def texts(server: Running, body: Body) -> list[str]:
     return [choice["text"] for choice in body_of(server.post(body))["choices"]]
 
 
-def test_seed_01_neighbours_do_not_move_a_seeded_answer(server: Running) -> None:
+def test_seed_01_other_requests_do_not_change_a_seeded_answer(server: Running) -> None:
     seeded: Body = {"prompt": "Once upon a time", "max_tokens": 24, "temperature": 1, "seed": 42, "logprobs": 2}
     bodies = [
         seeded,

@@ -1,4 +1,4 @@
-"""Characters that do not respect the borders of tokens, and texts that the vocabulary cannot spell."""
+"""Characters that tokens cut in two, and texts that the vocabulary cannot spell."""
 
 from tests.cases.case import (
     HELLO,
@@ -26,7 +26,7 @@ NO_TOKEN = "\x04"
 """No token of this vocabulary is this byte; the same goes for 06, 13, 14, 16, 1D, F1 and F2."""
 
 SIGN_WRITING = "\U000d8131"
-"""A character that starts with the byte F3; its neighbours from F1 and F2 have no token for their first byte."""
+"""A character that starts with the byte F3; those from F1 and F2 have no token for their first byte."""
 
 CASES = [
     Case(

@@ -39,7 +39,7 @@ def stream_of(response: httpx.Response) -> list[Json]:
     """The chunks of a stream that ended well, checked."""
     assert response.status_code == 200, response.text
     assert response.headers["content-type"] == "text/event-stream"
-    # RequestTracker that take more characters than LF for line ends must find the same lines (docs/rules.md#safe-json).
+    # Readers that take more characters than LF for line ends must find the same lines (docs/rules.md#safe-json).
     assert response.text.splitlines() == response.text.split("\n")[:-1]
     chunks = chunks_of(response.text)
     for chunk in chunks:

@@ -26,7 +26,7 @@ class LocalReplicas:
 
 
 class LocalAnswer:
-    """An `ReplicaAnswer` that comes as Ray's do: the replica says all it has, whether somebody listens or not."""
+    """A `ReplicaAnswer` that comes as Ray's do: the replica says all it has, whether somebody listens or not."""
 
     def __init__(self, engine: Engine, replica: str, request: GenerationRequest) -> None:
         self._messages: asyncio.Queue[Message | None] = asyncio.Queue()

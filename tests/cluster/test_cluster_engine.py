@@ -26,7 +26,7 @@ Script = Sequence[Message | Exception | None]
 
 
 class Saying:
-    """An `ReplicaAnswer` of messages, and of errors in their places."""
+    """A `ReplicaAnswer` of messages, and of errors in their places."""
 
     def __init__(self, script: Script) -> None:
         self._left = list(script)

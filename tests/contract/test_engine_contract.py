@@ -220,7 +220,7 @@ async def test_same_seed_gives_the_same_answer_to_the_bit(engine: Engine) -> Non
         assert first.text(index) == second.text(index)
 
 
-async def test_neighbours_change_nothing(engine: Engine) -> None:
+async def test_other_requests_change_nothing(engine: Engine) -> None:
     if not engine.capabilities.reproducible:
         pytest.skip("this engine does not promise it")
     request = ask(engine, sampling=WARM, seed=7, logprobs=2, max_tokens=32)

@@ -62,7 +62,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def context(browser: Browser, tmp_path: Path) -> Iterator[BrowserContext]:
-    """A browser profile without a past."""
+    """A new browser profile."""
     context = browser.new_context(
         viewport={"width": 1360, "height": 860}, permissions=["clipboard-read", "clipboard-write"]
     )

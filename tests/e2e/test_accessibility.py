@@ -24,7 +24,7 @@ def faults_of(playground: Playground) -> list[str]:
 
 
 def fill(playground: Playground) -> None:
-    """Bring every part of the page to life: colours, a card, candidates, a tree, tokens, a complaint."""
+    """Fill every part of the page: colours, a card, candidates, a tree, tokens, a complaint."""
     playground.set("max_tokens", "12")
     playground.set("n", "2")
     playground.set("seed", "7")

@@ -1,4 +1,4 @@
-"""Whose key it is: what is refused, what a grant holds, and how soon a change bites."""
+"""Whose key it is: what is refused, what a grant holds, and how soon a change takes effect."""
 
 import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable

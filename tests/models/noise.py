@@ -38,7 +38,7 @@ async def read_some(engine: Engine, request: GenerationRequest, n_events: int) -
 
 
 @asynccontextmanager
-async def crowd(engine: Engine, n_clients: int, texts: Sequence[Sequence[int]]) -> AsyncIterator[None]:
+async def other_clients(engine: Engine, n_clients: int, texts: Sequence[Sequence[int]]) -> AsyncIterator[None]:
     """Clients that send one request after the other, some leaving early, until the context is left.
 
     Entered once every client has had its first event. A client that fails ends the test.

@@ -136,7 +136,7 @@ def until(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def engine_replicas() -> dict[str, int]:
-    """Process ids of the engine replicas by their ids, as Ray's own books have them."""
+    """Process ids of the engine replicas by their ids, as Ray lists them."""
     from ray._private.state import actors
 
     named = [actor for actor in actors().values() if actor["State"] == "ALIVE" and "#engine#" in actor["Name"]]

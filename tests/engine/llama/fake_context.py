@@ -1,7 +1,7 @@
 """llama.cpp without a model: cuts calls into micro-batches as it does and remembers how each row was computed.
 
-The logits after a token are a hash of all visible tokens and of how each was computed. So any unlawful reuse, and any
-row among others than it should be, changes answers.
+The logits after a token are a hash of all visible tokens and of how each was computed. So a reuse that is not allowed
+changes answers, and so does a row that is computed among others than it should be.
 """
 
 import hashlib

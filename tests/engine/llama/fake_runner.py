@@ -82,10 +82,10 @@ class FakeRunner:
     def load(self, slot: int, saved: Saved) -> None:
         self._inner.load(slot, saved)
 
-    def check_books(self, kv: KVSlots) -> None:
-        """Assert that the books say what the slots hold, and call exact what is: no less, no more.
+    def check_records(self, kv: KVSlots) -> None:
+        """Assert that the records say what the slots hold, and that exactly what is exact is recorded so.
 
-        A slot that nobody runs on may hold more than its books: it is cut to them before it is used again.
+        A slot on which nothing runs may hold more than is recorded: it is cut before it is used again.
         """
         for slot, cells in zip(kv, self.cells, strict=True):
             assert slot.tokens[: slot.n].tolist() == cells.tokens[: slot.n]

@@ -114,7 +114,7 @@ class Harness:
         for mailbox, said in messages:
             self._readings[mailbox].told.append(said)
         self.kv.check_invariants()
-        self.runner.check_books(self.kv)
+        self.runner.check_records(self.kv)
         held = [s.slot for s in self.scheduler.running]
         assert sorted(slot.id for slot in self.kv if slot.running) == sorted(s.id for s in held if s is not None)
         return messages

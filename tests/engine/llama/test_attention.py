@@ -168,7 +168,7 @@ def test_a_query_has_the_same_bits_whatever_is_beside_it_or_behind_it(built: Ker
     for slot in range(a.q.shape[0]):
         for first in range(0, n_queries, 3):
             last = min(first + 3, n_queries)
-            # Fewer cells behind the query's own, some other query's neighbours, no other slot.
+            # Fewer cells behind the query's own, other cells around another query, no other slot.
             seen = n_cells - n_queries + last
             alone = Attention(
                 a.q[slot : slot + 1, :, first:last],

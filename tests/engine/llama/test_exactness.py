@@ -1,4 +1,4 @@
-"""What `arithmetic.py` builds on, checked on real weights: which cuts, moves and neighbours keep bits."""
+"""What `arithmetic.py` builds on, checked on real weights: which cuts, moves and rows beside keep the bits."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -165,7 +165,7 @@ def test_single_rows_have_the_same_bits_alone_and_beside_others(runner: LlamaRun
     alone: dict[int, list[bytes]] = {}
     for slot, n in LENGTHS.items():
         hold(context, slot, [n // 2, n - n // 2], TOKENS if slot % 2 == 0 else OTHERS)
-        alone |= sampled(runner, context, {slot: n}, 4)  # the slot next door is empty yet
+        alone |= sampled(runner, context, {slot: n}, 4)  # the next slot is empty yet
     for slot, n in LENGTHS.items():
         assert sampled(runner, context, {slot: n}, 4)[slot] == alone[slot], "idle slots beside it"
     for together in ((0, 1), (0, 2), (1, 3), (2, 3), (0, 2, 3), (0, 1, 2, 3)):

@@ -449,7 +449,7 @@ class Books(RuleBasedStateMachine):
         self.kept[a], self.kept[b] = self.kept[b], self.kept[a]
 
     @invariant()
-    def books_are_true(self) -> None:
+    def records_are_true(self) -> None:
         self.kv.check_invariants()
         for slot in self.kv:
             truth = self.truth[slot.id]

@@ -141,13 +141,13 @@ async def test_engine_without_work_gives_up_its_workers_once(monkeypatch: pytest
         assert bench.runner.n_calls > 1
 
 
-async def test_answers_are_the_same_alone_and_in_a_crowd() -> None:
+async def test_answers_are_the_same_alone_and_beside_others() -> None:
     request = ask(200, n_candidates=2, seed=9, prompt_logprobs=2)
     async with opened() as bench:
         alone = await complete(bench.engine, request)
     async with opened(n_slots=3) as bench:
-        crowd = [ask(200 - number, max_tokens=number, seed=number, reproducible=False) for number in range(1, 12)]
-        *_, told = await asyncio.gather(*(complete(bench.engine, each) for each in [*crowd, request]))
+        others = [ask(200 - number, max_tokens=number, seed=number, reproducible=False) for number in range(1, 12)]
+        *_, told = await asyncio.gather(*(complete(bench.engine, each) for each in [*others, request]))
     assert [told.tokens(index) for index in (0, 1)] == [alone.tokens(index) for index in (0, 1)]
     assert told.prompt.scores is not None
     assert alone.prompt.scores is not None

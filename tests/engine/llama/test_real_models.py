@@ -17,7 +17,7 @@ import pytest
 from tests.engine.llama.reference import logprobs_by_llama_cpp
 from tests.models.downloads import GEMMA, QWEN, model_path
 from tests.models.engines import settings
-from tests.models.noise import crowd
+from tests.models.noise import other_clients
 from tests.models.prose import PROSE, excerpt
 from tests.models.requantised import FILE_TYPES, requantise
 
@@ -110,7 +110,7 @@ async def test_seeded_answers_are_the_same_alone_beside_others_and_after_a_resta
         (card,) = (await client.get("/v1/models")).json()["data"]
         assert card["capabilities"]["reproducible"] is True
         alone = [await seeded(client, number) for number in numbers]
-        async with crowd(engine, N_CLIENTS, texts):
+        async with other_clients(engine, N_CLIENTS, texts):
             beside = await asyncio.gather(*(seeded(client, number) for number in numbers))
     restarted = load(real.path, cache)
     async with http(restarted) as client:

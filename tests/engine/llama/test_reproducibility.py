@@ -12,7 +12,7 @@ import httpx
 import pytest
 from tests.fakes import Told, complete, generation_request
 from tests.models.engines import open_tiny, settings
-from tests.models.noise import crowd
+from tests.models.noise import other_clients
 from tests.models.prose import PROSE, excerpt
 from tests.models.tiny import FILE_TYPES, Tiny
 
@@ -64,7 +64,7 @@ def seeded_requests(engine: Engine, lengths: tuple[int, ...], max_tokens: int) -
     ]
 
 
-def crowds_texts(engine: Engine, n: int) -> list[list[int]]:
+def other_texts(engine: Engine, n: int) -> list[list[int]]:
     """What the other clients write about: partly the same text as the requests that are looked at."""
     texts = (PROSE, excerpt(900, len(PROSE)), excerpt(1234, len(PROSE)))
     return [engine.tokenizer.encode(text, add_bos=False, parse_special=False)[:n] for text in texts]
@@ -83,16 +83,16 @@ async def all_at_once(engine: Engine, requests: list[GenerationRequest]) -> list
 
 
 @pytest.mark.parametrize("weights", FILE_TYPES)
-async def test_seeded_answers_keep_their_bits_in_a_crowd(weights: str) -> None:
+async def test_seeded_answers_keep_their_bits_beside_others(weights: str) -> None:
     async with open_tiny(Tiny(weights), context=1000, parallel=1) as lonely:
         requests = seeded_requests(lonely, (*LENGTHS, 600, 800), 8)
         alone = await one_by_one(lonely, requests)
     shuffled = random.Random(weights).sample(range(len(requests)), len(requests))
     async with open_tiny(Tiny(weights), context=1000, parallel=16, max_waiting=500) as engine:
         assert await one_by_one(engine, requests) == alone
-        async with crowd(engine, 14, crowds_texts(engine, 400)):
-            crowded = await all_at_once(engine, [requests[number] for number in shuffled])
-    assert crowded == [alone[number] for number in shuffled]
+        async with other_clients(engine, 14, other_texts(engine, 400)):
+            beside = await all_at_once(engine, [requests[number] for number in shuffled])
+    assert beside == [alone[number] for number in shuffled]
 
 
 @pytest.mark.parametrize("weights", ["F32", "BF16", "Q8_0"])
@@ -223,16 +223,16 @@ async def post(client: httpx.AsyncClient, body: dict[str, Any]) -> dict[str, Any
 
 
 @pytest.mark.model
-async def test_seeded_answers_are_the_same_alone_in_a_crowd_and_after_a_restart(
+async def test_seeded_answers_are_the_same_alone_beside_others_and_after_a_restart(
     short_engine: LlamaEngine, short_model: Path
 ) -> None:
     assert short_engine.capabilities.reproducible
     sent = bodies(short_engine)
     async with http(short_engine) as client:
         alone = [await post(client, body) for body in sent]
-        async with crowd(short_engine, 14, crowds_texts(short_engine, 120)):
-            crowded = await asyncio.gather(*(post(client, body) for body in sent))
-    assert crowded == alone
+        async with other_clients(short_engine, 14, other_texts(short_engine, 120)):
+            beside = await asyncio.gather(*(post(client, body) for body in sent))
+    assert beside == alone
     restarted = load_engine(settings(short_model, short_model.parent, context=1024, parallel=16, threads=2))
     async with http(restarted) as client:
         again = [await post(client, body) for body in sent]

@@ -181,8 +181,8 @@ def test_independent_rows_go_as_they_are_side_by_side() -> None:
     [
         pytest.param([sampled(0, 5)], [(0, 5), (1, 20)], [(1, 20)], id="the-slot-behind-holds-tokens"),
         pytest.param([sampled(3, 5)], [(3, 5), (4, 0)], [(4, 0)], id="the-slot-behind-is-empty"),
-        pytest.param([sampled(0, 5), sampled(1, 20)], [(0, 5), (1, 20)], [], id="neighbour-behind"),
-        pytest.param([sampled(1, 20), sampled(0, 5)], [(0, 5), (1, 20)], [], id="neighbour-in-front"),
+        pytest.param([sampled(0, 5), sampled(1, 20)], [(0, 5), (1, 20)], [], id="the-next-slot"),
+        pytest.param([sampled(1, 20), sampled(0, 5)], [(0, 5), (1, 20)], [], id="the-slot-before"),
         pytest.param(
             [sampled(0, 5), sampled(2, 7)],
             [(0, 5), (1, 20), (2, 7), (3, 0)],
@@ -223,8 +223,8 @@ def test_row_beside_another_is_a_token_of_the_vocabulary_and_put_out() -> None:
         pytest.param([span(0, 10, 3)], [0, 1, 1], id="the-row-before-the-last"),
         pytest.param([span(0, 10, 3, wanted=(0, 2))], [1, 0, 1], id="two-are-wanted-anyway"),
         pytest.param([span(0, 10, 3, wanted=())], [0, 0, 0], id="none-is-wanted"),
-        pytest.param([span(0, 10, 2), span(1, 10, 2)], [0, 1, 0, 1], id="neighbours-with-one-each"),
-        pytest.param([span(0, 10, 2, wanted=()), span(1, 10, 2)], [0, 1, 0, 1], id="a-neighbour-without"),
+        pytest.param([span(0, 10, 2), span(1, 10, 2)], [0, 1, 0, 1], id="two-slots-with-one-each"),
+        pytest.param([span(0, 10, 2, wanted=()), span(1, 10, 2)], [0, 1, 0, 1], id="one-of-two-slots-without"),
         pytest.param([span(0, 10, 2), span(2, 10, 2)], [1, 1, 1, 1], id="each-run-by-itself"),
         pytest.param([span(0, 10, 1)], [1, 1], id="a-row-that-is-thrown-away"),
         pytest.param([span(0, 10, 2, wanted=(0,)), span(2, 0, 3, wanted=())], [1, 0, 1, 0, 0, 0], id="behind-it"),

@@ -29,7 +29,7 @@ def test_rest_of_a_cached_prompt_has_several_rows_however_short(n_missing: int) 
 
 
 @pytest.mark.parametrize("n_prompt", [2, 63, 100, 200, 700])
-def test_a_crowd_never_fills_more_than_a_micro_batch(n_prompt: int) -> None:
+def test_many_sequences_never_fill_more_than_a_micro_batch(n_prompt: int) -> None:
     harness = Harness(20)
     for book in range(20):
         harness.add(ask(words(n_prompt + book, book % 8)[book:], max_tokens=2))

@@ -116,7 +116,7 @@ def test_nobody_passes_an_open_one() -> None:
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """Whatever happens in whatever order: at most one tries, and a rest is never longer than the longest."""
+    """Whatever happens, in any order: at most one request is a trial, and no cooldown is longer than the longest."""
 
     @initialize()
     def start(self) -> None:

@@ -69,7 +69,8 @@ def use_kernels(llama_version: str, llama_libraries: Path) -> str:
             raise KernelsUnavailable("llama.cpp has none of the operations that they compute")
     except KernelsUnavailable as error:
         log.warning(
-            "llama.cpp computes with its own kernels: slower, and not the same bytes in a crowd", reason=str(error)
+            "llama.cpp computes with its own kernels: slower, and not the same bytes beside other requests",
+            reason=str(error),
         )
         return LLAMA_CPP
     return f"{kernels.instructions} {DIGEST:016x}"

@@ -71,7 +71,7 @@ def _is_near(found: NDArray[np.float32], expected: NDArray[np.float32]) -> bool:
 def keeps_its_numbers(context: LlamaContext, n_vocab: int, arithmetic: Arithmetic) -> bool:
     """Whether a token's numbers depend on nothing but the tokens before it, if rows are laid out for `arithmetic`.
 
-    Uses and clears slots 0 and 1; without a second slot there are no neighbours to depend on.
+    Uses and clears slots 0 and 1; without a second slot there are no other rows to depend on.
     """
     if context.n_ctx_slot < N + 2:
         return False
@@ -82,7 +82,7 @@ def keeps_its_numbers(context: LlamaContext, n_vocab: int, arithmetic: Arithmeti
         cuts += [[*[1] * N_LONE, N - N_LONE], [N - 2, 1, 1]]
     same = all(np.array_equal(whole, _after(context, tokens, cut)) for cut in cuts)
     if context.n_slots > 1:
-        same = same and _neighbours_do_not_matter(context, tokens, whole)
+        same = same and _rows_beside_do_not_matter(context, tokens, whole)
     if arithmetic.lone_rows_keep_theirs:
         same = same and _lone_rows_keep_theirs(context, n_vocab)
     _clear(context)
@@ -125,7 +125,7 @@ def _after(context: LlamaContext, tokens: NDArray[np.int32], cut: list[int]) -> 
     return np.array(found[-2:])
 
 
-def _neighbours_do_not_matter(context: LlamaContext, tokens: NDArray[np.int32], whole: NDArray[np.float32]) -> bool:
+def _rows_beside_do_not_matter(context: LlamaContext, tokens: NDArray[np.int32], whole: NDArray[np.float32]) -> bool:
     """Two pieces side by side, either of them; two single rows side by side against the same beside another token."""
     half = len(tokens) // 2
     same = True
@@ -138,10 +138,10 @@ def _neighbours_do_not_matter(context: LlamaContext, tokens: NDArray[np.int32], 
         same = same and bool(np.array_equal(whole, beside[2 * slot : 2 * slot + 2]))
     n = len(tokens)
     rows = []
-    for neighbour in (5, 7):
+    for other in (5, 7):
         _clear(context)
         _run(context, [(0, 0, tokens), (1, 0, tokens)])
-        rows.append(_run(context, [(0, n, tokens[:1]), (1, n, tokens[neighbour : neighbour + 1])])[0].copy())
+        rows.append(_run(context, [(0, n, tokens[:1]), (1, n, tokens[other : other + 1])])[0].copy())
     return same and bool(np.array_equal(*rows))
 
 
