@@ -5,7 +5,7 @@ from pathlib import Path
 
 from afterword.config.model import DEFAULT_MODEL, ModelConfig
 from afterword.config.tree import EngineConfig
-from afterword.engine.vllm.vllm_loading import NOT_REPRODUCIBLE, VllmSettings, load_engine
+from afterword.engine.vllm.vllm_loading import NOT_REPRODUCIBLE, VllmSettings, extra_for, load_engine
 from afterword.errors import ConfigurationError
 from afterword.registry import ServedModel
 from afterword.tokens import Tokenizer
@@ -28,13 +28,8 @@ def load_vllm(model: ModelConfig, engine: EngineConfig) -> ServedModel:
 def load_vllm_tokenizer(model: ModelConfig) -> Tokenizer:
     """The tokenizer alone. Raises `ConfigurationError`."""
     settings = vllm_settings(model, max_waiting=0)
-    try:
+    with extra_for(settings.model):
         from afterword.engine.vllm.huggingface import load_vocabulary
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"The model {settings.model} needs the Python package {error.name}, which is not installed: "
-            "install afterword[vllm]."
-        ) from error
     return load_vocabulary(settings.model, settings.options)
 
 

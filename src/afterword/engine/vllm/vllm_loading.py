@@ -3,8 +3,8 @@
 import asyncio
 import difflib
 import os
-from collections.abc import Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -89,17 +89,23 @@ def load_engine(settings: VllmSettings, cache_dir: Path) -> VllmEngine:
         raise
 
 
+@contextmanager
+def extra_for(model: str) -> Iterator[None]:
+    """Raise `ConfigurationError` if what the block imports is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"The model {model} needs the Python package {error.name}, which is not installed: install afterword[vllm]."
+        ) from error
+
+
 def start_core(settings: VllmSettings) -> "VllmCore":
     """vLLM itself, running and warm. Raises `ConfigurationError`."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    try:
+    with extra_for(settings.model):
         from afterword.engine.vllm.vllm_binding import VllmCore, known_options
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"The model {settings.model} needs the Python package {error.name}, which is not installed: "
-            "install afterword[vllm]."
-        ) from error
     check_options(settings.options, known_options())
     core = VllmCore(engine_options(settings))
     try:
