@@ -34,6 +34,50 @@ def test_scoring_colours_the_prompt(playground: Playground) -> None:
     assert playground.page.locator("#mirror .token").first.get_attribute("class") == "token level-none"
 
 
+SLIVERS = """selector => {
+    const spaces = [];
+    for (const element of document.querySelectorAll(`${selector} *`)) {
+        if (getComputedStyle(element).backgroundColor === "rgba(0, 0, 0, 0)") continue;
+        for (const node of element.childNodes) {
+            for (let i = 0; i < (node.data ?? "").length; i += 1) {
+                if (node.data[i].trim() !== "") continue;
+                const range = document.createRange();
+                range.setStart(node, i);
+                range.setEnd(node, i + 1);
+                if (range.getBoundingClientRect().width > 0) spaces.push(node.data);
+            }
+        }
+    }
+    return spaces;
+}"""
+"""The texts of coloured elements whose colour lies behind white space."""
+
+WRAPPED = """selector => [...document.querySelectorAll(`${selector} .token`)]
+    .filter(token => token.textContent.startsWith(" ") && token.getClientRects().length > 1).length"""
+"""How many tokens begin with a space at which a line ends."""
+
+
+@pytest.mark.parametrize("width", [1360, 1000, 390])
+def test_page_02_no_coloured_sliver_where_a_token_wraps(playground: Playground, width: int) -> None:
+    playground.page.set_viewport_size({"width": width, "height": 860})
+    playground.type("Violet anvils quarrel with improbable zebras, while soup invents an umbrella for Thursday. " * 3)
+    playground.score()
+    assert playground.page.evaluate(WRAPPED, "#mirror") > 0
+    assert playground.page.locator("#mirror .word").count() > 10
+    assert playground.page.evaluate(SLIVERS, "#mirror") == []
+    assert "".join(playground.tokens()) == playground.text
+
+
+def test_page_02_no_coloured_sliver_in_the_candidates(playground: Playground) -> None:
+    for name, value in {"n": "2", "max_tokens": "48", "temperature": "1.6", "seed": "3"}.items():
+        playground.set(name, value)
+    playground.type(PROMPT)
+    playground.complete()
+    assert playground.page.evaluate(WRAPPED, "#candidates") > 0
+    assert playground.page.locator("#candidates .word").count() > 5
+    assert playground.page.evaluate(SLIVERS, "#candidates .card-text") == []
+
+
 def test_colours_can_be_switched_off_and_on(playground: Playground) -> None:
     playground.type(PROMPT)
     playground.score()

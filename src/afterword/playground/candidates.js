@@ -3,8 +3,8 @@
  */
 
 import { number } from "./alternatives.js";
+import { coloured } from "./colours.js";
 import { byId, el } from "./dom.js";
-import { level } from "./marks.js";
 
 /** Tokens of a card that are coloured; beyond them its text is plain. */
 const COLOURED = 400;
@@ -57,7 +57,7 @@ export class Candidates {
     card.pick.setAttribute("aria-label", `Candidate ${place}: ${isCurrent ? "in the text" : "use this one"}`);
     if (card.node !== node) {
       card.node = node;
-      card.text.replaceChildren(...coloured(node));
+      card.text.replaceChildren(...coloured(node.inserted, 0, node.marks.slice(0, COLOURED)));
     }
     const mean = node.run.mean === null ? "no probabilities" : `mean log-probability ${number(node.run.mean)}`;
     card.head.replaceChildren(
@@ -68,19 +68,4 @@ export class Candidates {
     );
     return card.element;
   }
-}
-
-/** The inserted text, its tokens in their colours. */
-function coloured(node) {
-  const nodes = [];
-  let shown = 0;
-  for (const mark of node.marks.slice(0, COLOURED)) {
-    if (mark.end <= shown) continue;
-    if (mark.start > shown) nodes.push(node.inserted.slice(shown, mark.start));
-    nodes.push(
-      el("span", { class: `level-${level(mark.logprob) ?? "none"}` }, node.inserted.slice(mark.start, mark.end)),
-    );
-    shown = mark.end;
-  }
-  return [...nodes, node.inserted.slice(shown)];
 }

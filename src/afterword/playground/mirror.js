@@ -6,8 +6,9 @@
  * block is one block of several pieces in a row. Only pieces near the window are cut into tokens.
  */
 
+import { coloured } from "./colours.js";
 import { el } from "./dom.js";
-import { firstFrom, level } from "./marks.js";
+import { firstFrom } from "./marks.js";
 import { blocksOf, cut, spliced, touched } from "./pieces.js";
 
 /** Pixels beyond the window that are coloured ahead. */
@@ -162,24 +163,7 @@ function paint(piece, offset, marks) {
   const painted = [offset, first, count, marks[first], marks[first + count - 1]];
   if (piece.painted !== null && painted.every((value, i) => value === piece.painted[i])) return;
   piece.painted = painted;
-  piece.element.replaceChildren(...tokens(piece.text, offset, marks.slice(first, first + count), first));
-}
-
-/** The piece's text as spans of tokens and, where no mark is, as it is. `first` is the number of the first mark. */
-function tokens(text, offset, marks, first) {
-  const nodes = [];
-  let shown = 0;
-  marks.forEach((mark, i) => {
-    const start = Math.max(mark.start - offset, shown);
-    const end = Math.min(mark.end - offset, text.length);
-    if (end <= start) return;
-    if (start > shown) nodes.push(text.slice(shown, start));
-    const shade = level(mark.logprob) ?? "none";
-    nodes.push(el("span", { class: `token level-${shade}`, dataset: { i: first + i } }, text.slice(start, end)));
-    shown = end;
-  });
-  if (shown < text.length) nodes.push(text.slice(shown));
-  return nodes;
+  piece.element.replaceChildren(...coloured(piece.text, offset, marks.slice(first, first + count), first));
 }
 
 /** The first box of the characters from `start` to `end` of an element's text. */
