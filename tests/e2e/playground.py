@@ -24,7 +24,7 @@ class Playground:
     @property
     def notice(self) -> Locator:
         """The sentence under the editor."""
-        return self.page.locator("#notice")
+        return self.page.locator("#notice-text")
 
     @property
     def card(self) -> Locator:

@@ -39,9 +39,9 @@ export class Alternatives extends EventTarget {
     this.#card.hidden = false;
     const { width, height } = this.#card.getBoundingClientRect();
     const below = rect.bottom + GAP;
-    const top = below + height > innerHeight ? Math.max(GAP, rect.top - height - GAP) : below;
+    const top = below + height > innerHeight ? rect.top - height - GAP : below;
     this.#card.style.left = `${Math.max(GAP, Math.min(rect.left, innerWidth - width - GAP))}px`;
-    this.#card.style.top = `${top}px`;
+    this.#card.style.top = `${Math.max(GAP, Math.min(top, innerHeight - height - GAP))}px`;
   }
 
   /** Move the keyboard into the card. */

@@ -270,8 +270,12 @@ class Page {
     document.body.classList.toggle("busy", busy);
     this.#show();
     const { run } = this.history.current;
-    if (busy) announce("Working.");
-    else if (run !== null) announce(`Done: ${run.usage?.completion_tokens ?? "some"} tokens.`);
+    if (busy) {
+      announce("Working.");
+      return;
+    }
+    this.candidates.reveal();
+    if (run !== null) announce(`Done: ${run.usage?.completion_tokens ?? "some"} tokens.`);
   }
 
   #marks() {
@@ -317,9 +321,10 @@ class Page {
   /** Show a failure in words, beside the field it is about if the page has one. */
   #refused({ message, param, status = null }) {
     if (status === 401 || status === 403) {
-      complain("key", message);
       this.tabs.open("parameters-panel");
+      complain("key", message);
       byId("key").focus();
+      byId("key-complaint").scrollIntoView({ block: "nearest" });
     } else if (param !== null && this.parameters.has(param)) {
       this.tabs.open("parameters-panel");
       this.parameters.complain(param, message);

@@ -5,9 +5,13 @@
 import { number } from "./alternatives.js";
 import { coloured } from "./colours.js";
 import { byId, el } from "./dom.js";
+import { reveal } from "./view.js";
 
 /** Tokens of a card that are coloured; beyond them its text is plain. */
 const COLOURED = 400;
+
+/** Pixels kept free around a card that is scrolled to. */
+const GAP = 8;
 
 export class Candidates {
   #history;
@@ -34,6 +38,12 @@ export class Candidates {
     if (cards.length !== known.length || cards.some((card, i) => card !== known[i]))
       this.#list.replaceChildren(...cards);
     byId("candidate-count").textContent = `${nodes.length} candidates`;
+  }
+
+  /** Scroll to the first card, where the page is so narrow that the cards are below the text. */
+  reveal() {
+    const [first] = this.#list.children;
+    if (first !== undefined) reveal(first.getBoundingClientRect(), document.documentElement, GAP);
   }
 
   #card(node, place, isBest) {

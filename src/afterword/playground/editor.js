@@ -5,6 +5,7 @@
 
 import { difference } from "./history.js";
 import { Mirror } from "./mirror.js";
+import { reveal } from "./view.js";
 
 /** Pixels kept free under the line that is being written. */
 const ROOM_BELOW = 120;
@@ -32,7 +33,8 @@ export class Editor extends EventTarget {
     field.addEventListener("focus", () => this.#restored());
     document.addEventListener("selectionchange", () => this.#selected());
     for (const name of ["keyup", "pointerup", "select"]) field.addEventListener(name, () => this.#selected());
-    window.addEventListener("wheel", () => (this.#follow = false), { passive: true });
+    for (const name of ["wheel", "touchmove"])
+      window.addEventListener(name, () => (this.#follow = false), { passive: true });
     field.value = "";
   }
 
@@ -86,10 +88,7 @@ export class Editor extends EventTarget {
   /** Bring a place of the text into view, with room below. */
   reveal(at) {
     const rect = this.rectOf(Math.max(at - 1, 0), at);
-    if (rect === null) return;
-    const frame = this.#window.getBoundingClientRect();
-    if (rect.bottom > frame.bottom - ROOM_BELOW) this.#window.scrollTop += rect.bottom - frame.bottom + ROOM_BELOW;
-    else if (rect.top < frame.top) this.#window.scrollTop -= frame.top - rect.top + ROOM_BELOW;
+    if (rect !== null) reveal(rect, this.#window, ROOM_BELOW);
   }
 
   /** The mark under a point of the window, null if there is none. */

@@ -4,12 +4,13 @@
 
 import { byId } from "./dom.js";
 
-/** Show a sentence under the editor; "" takes it away. `kind` is note or error. */
+/** Show a sentence under the editor, on narrow screens at their top; "" takes it away. `kind` is note or error. */
 export function notice(text, kind = "note") {
   const box = byId("notice");
   box.hidden = text === "";
   box.className = `notice ${kind}`;
-  box.textContent = text;
+  byId("notice-text").textContent = text;
+  byId("notice-close").onclick = () => notice("");
 }
 
 /** Say a sentence to screen readers only. */

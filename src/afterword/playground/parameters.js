@@ -51,6 +51,7 @@ export class Parameters extends EventTarget {
     row.classList.add("wrong");
     control.input.setAttribute("aria-invalid", "true");
     control.input.focus();
+    complaint.scrollIntoView({ block: "nearest" });
   }
 
   /** Take back everything that the server said. */

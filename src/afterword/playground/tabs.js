@@ -4,10 +4,12 @@
 
 /** Over the tabs of a list; `opened(id)` is called with the panel that comes to the front. */
 export class Tabs {
+  #list;
   #tabs;
   #opened;
 
   constructor(list, opened) {
+    this.#list = list;
     this.#tabs = [...list.querySelectorAll("[role=tab]")];
     this.#opened = opened;
     for (const tab of this.#tabs) tab.addEventListener("click", () => this.#select(tab));
@@ -27,6 +29,8 @@ export class Tabs {
       document.getElementById(one.getAttribute("aria-controls")).hidden = !isSelected;
     }
     this.#opened(tab.getAttribute("aria-controls"));
+    // On narrow screens the panel is below the text.
+    this.#list.scrollIntoView({ block: "start" });
   }
 
   #keyed(event) {
