@@ -112,6 +112,47 @@ def test_presets_are_saved_in_the_browser(playground: Playground) -> None:
     assert "cool" not in preset.locator("option").all_inner_texts()
 
 
+def take_back(playground: Playground) -> None:
+    """Press the button beside the sentence under the editor."""
+    playground.page.get_by_role("button", name="Take back").click()
+
+
+def test_page_01_a_preset_that_was_deleted_or_saved_over_can_be_taken_back(playground: Playground) -> None:
+    preset = playground.page.get_by_role("combobox", name="Preset", exact=True)
+    name = playground.page.get_by_role("textbox", name="Name of a new preset")
+    for value in ("0.3", "0.4"):
+        playground.set("temperature", value)
+        name.fill("mine")
+        playground.press("Save")
+    take_back(playground)
+    preset.select_option("mine")
+    expect(playground.field("temperature")).to_have_value("0.3")
+    playground.page.locator("#preset-delete").click()
+    expect(preset.get_by_role("option", name="mine")).to_have_count(0)
+    take_back(playground)
+    expect(preset).to_have_value("mine")
+
+
+def test_page_01_parameters_that_one_click_overwrites_can_be_taken_back(playground: Playground) -> None:
+    temperature, preset = playground.field("temperature"), playground.page.get_by_role("combobox", name="Preset")
+    playground.set("temperature", "0.35")
+    preset.select_option("Four candidates")
+    expect(temperature).to_have_value("")
+    take_back(playground)
+    expect(temperature).to_have_value("0.35")
+    playground.press("Reset temperature")
+    expect(temperature).to_have_value("")
+    take_back(playground)
+    expect(temperature).to_have_value("0.35")
+    playground.field("logit_bias").click()
+    for label, value in (("Token id", "17"), ("Bias of token", "-5")):
+        playground.page.get_by_label(label, exact=False).last.fill(value)
+    playground.page.get_by_role("button", name=re.compile("^Take token")).click()
+    expect(playground.page.locator(".bias-row")).to_have_count(0)
+    take_back(playground)
+    expect(playground.page.get_by_label("Bias of token 17")).to_have_value("-5")
+
+
 def test_key_is_asked_for_sent_and_kept(context: BrowserContext, locked_url: str, faults: list[str]) -> None:
     playground = open_page(context, locked_url, faults)
     page = playground.page

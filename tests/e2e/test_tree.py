@@ -1,6 +1,7 @@
 """The tree of what was tried: go back, branch, name, delete, keep, export, import."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -63,10 +64,91 @@ def test_deleting_a_branch_takes_what_follows_it_along(playground: Playground) -
     assert first not in playground.page.locator("#tree").inner_text()
 
 
+def delete(playground: Playground, entry: int) -> None:
+    """Delete a line of the tree."""
+    line = playground.page.locator("#tree .entry").nth(entry)
+    line.hover()
+    line.get_by_role("button", name="Delete").click()
+
+
+def test_page_01_undo_brings_back_a_deleted_leaf(playground: Playground) -> None:
+    _first, second = two_branches(playground)
+    delete(playground, 2)
+    expect(entries(playground)).to_have_count(2)
+    assert playground.text == "In the beginning"
+    expect(playground.notice).to_contain_text("Deleted")
+    playground.press("Undo")
+    expect(entries(playground)).to_have_count(3)
+    assert playground.text == second
+    playground.press("Undo")
+    assert playground.text == "In the beginning"
+
+
+def test_page_01_undo_brings_back_a_branch_from_another_text(playground: Playground) -> None:
+    _first, second = two_branches(playground)
+    playground.page.on("dialog", lambda dialog: dialog.accept())
+    playground.press("New text")
+    expect(entries(playground)).to_have_count(4)
+    delete(playground, 0)
+    expect(entries(playground)).to_have_count(2)
+    playground.editor.focus()
+    playground.page.keyboard.press("Control+z")
+    expect(entries(playground)).to_have_count(4)
+    entries(playground).nth(2).click()
+    assert playground.text == second
+
+
+def test_page_01_a_notice_takes_a_deletion_back_that_is_kept_after_a_reload(playground: Playground) -> None:
+    page = playground.page
+    _first, second = two_branches(playground)
+    delete(playground, 1)
+    expect(entries(playground)).to_have_count(2)
+    page.get_by_role("button", name="Take back").click()
+    expect(entries(playground)).to_have_count(3)
+    expect(playground.notice).to_be_hidden()
+    assert playground.text == second
+    page.reload()
+    playground.open_tab("Tree")
+    expect(entries(playground)).to_have_count(3)
+
+
+def test_page_01_undo_brings_back_a_name_that_was_written_over(playground: Playground) -> None:
+    two_branches(playground)
+    for name in ("calm", "calmer"):
+        entries(playground).nth(1).hover()
+        playground.page.locator("#tree .entry").nth(1).get_by_role("button", name="Name:").click()
+        playground.page.get_by_label("Name of this branch").fill(name)
+        playground.page.keyboard.press("Enter")
+        expect(entries(playground).nth(1)).to_contain_text(name)
+    playground.press("Undo")
+    expect(entries(playground).nth(1)).to_have_text(re.compile("Completion: calm(?!er)"))
+
+
+def test_page_01_what_is_typed_over_at_once_is_still_there(playground: Playground) -> None:
+    page = playground.page
+    playground.type("first words")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("x")
+    assert playground.text == "x"
+    playground.press("Undo")
+    assert playground.text == "first words"
+
+
+def test_nothing_is_deleted_while_a_completion_is_written(playground: Playground) -> None:
+    two_branches(playground)
+    playground.open_tab("Parameters")
+    playground.set("max_tokens", "1500")
+    playground.open_tab("Tree")
+    playground.page.keyboard.press("Control+Enter")
+    expect(playground.button("Stop")).to_be_visible()
+    expect(playground.page.locator("#tree .entry-tools button").nth(1)).to_be_disabled()
+    playground.press("Stop")
+    playground.wait()
+
+
 def test_tree_and_text_are_there_after_a_reload(playground: Playground) -> None:
     page = playground.page
     _first, second = two_branches(playground)
-    page.wait_for_timeout(600)
     page.reload()
     expect(playground.editor).to_have_value(second)
     playground.open_tab("Tree")

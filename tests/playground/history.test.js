@@ -139,6 +139,82 @@ test("deleting the last root leaves an empty text, deleting another one the newe
   assert.equal(history.current.id, second);
 });
 
+test("undo brings back what was deleted, and goes on to the parent", () => {
+  const history = new History();
+  const kept = typed(history, "a");
+  const leaf = typed(history, "ab");
+  history.score(leaf, [mark(0, 2)]);
+  history.remove(leaf);
+  assert.ok(history.canUndo);
+  const ids = told(history, () => history.undo());
+  assert.ok(ids.has(leaf));
+  assert.equal(history.current.id, leaf);
+  assert.equal(history.marks(leaf).length, 1);
+  history.undo();
+  assert.equal(history.current.id, kept);
+});
+
+test("what was deleted elsewhere comes back too, and whoever undoes stays where he is", () => {
+  const history = new History();
+  const root = history.current.id;
+  const [one, two] = ["one", "two"].map((text) => completed(history, root, 0, text));
+  const below = completed(history, one, 3, " more");
+  history.go(two);
+  history.remove(one);
+  history.undo();
+  assert.equal(history.current.id, two);
+  assert.equal(history.text(below), "one more");
+  assert.deepEqual(
+    history.children(root).map(({ id }) => id),
+    [one, two],
+  );
+});
+
+test("what was written since a deletion is undone before it", () => {
+  const history = new History();
+  const kept = typed(history, "a");
+  const gone = typed(history, "ab");
+  history.remove(gone);
+  typed(history, "ac");
+  history.undo();
+  assert.equal(history.current.id, kept);
+  assert.equal(history.node(gone), undefined);
+  history.undo();
+  assert.equal(history.current.id, gone);
+});
+
+test("undo brings back a whole tree, in place of the empty text that it left", () => {
+  const history = new History();
+  const first = history.current.id;
+  const text = typed(history, "a");
+  history.remove(first);
+  assert.equal(history.size, 1);
+  assert.ok(history.canUndo);
+  history.undo();
+  assert.equal(history.current.id, text);
+  assert.deepEqual(
+    history.roots().map(({ id }) => id),
+    [first],
+  );
+  history.remove(first);
+  typed(history, "b");
+  history.undo();
+  history.undo();
+  assert.equal(history.roots().length, 2, "what was written on the empty text stays");
+});
+
+test("undo brings back a name that was written over", () => {
+  const history = new History();
+  const node = typed(history, "a");
+  history.name(node, "first");
+  history.name(node, "second");
+  history.undo();
+  assert.equal(history.current.name, "first");
+  history.undo();
+  assert.equal(history.current.name, "");
+  assert.equal(history.current.id, node);
+});
+
 test("siblings are the completions at the same place", () => {
   const history = new History();
   const text = typed(history, "ab");
@@ -255,9 +331,9 @@ test("the difference of two texts is one change, as short as it can be", () => {
   }
 });
 
-/** Do one thing at random to a history, and to `texts`, which says what the text at each node must be. */
+/** Do one thing at random to a history, and to `texts`, which has the text of each node that there is or was. */
 function act(history, texts, random) {
-  const ids = [...texts.keys()];
+  const ids = living(history, texts);
   const id = ids[random(ids.length)];
   const text = texts.get(id);
   const at = random(text.length + 1);
@@ -270,11 +346,14 @@ function act(history, texts, random) {
   const go = () => history.go(id);
   const remove = () => {
     history.remove(id);
-    for (const one of ids) if (history.node(one) === undefined) texts.delete(one);
-    if (texts.size === 0) texts.set(history.current.id, "");
+    if (!texts.has(history.current.id)) texts.set(history.current.id, "");
   };
   const actions = [...Array(20).fill(change), ...Array(6).fill(go), () => history.undo(), () => history.redo(), remove];
   actions[random(actions.length)]();
+}
+
+function living(history, texts) {
+  return [...texts.keys()].filter((id) => history.node(id) !== undefined);
 }
 
 test("whatever is done in whatever order, every node keeps its text", () => {
@@ -286,7 +365,33 @@ test("whatever is done in whatever order, every node keeps its text", () => {
       act(history, texts, random);
       assert.equal(history.text(history.current.id), texts.get(history.current.id));
     }
-    assert.equal(history.size, texts.size);
-    for (const [id, text] of texts) assert.equal(history.text(id), text);
+    const ids = living(history, texts);
+    assert.equal(history.size, ids.length);
+    for (const id of ids) assert.equal(history.text(id), texts.get(id));
+  }
+});
+
+/** Everything that a history keeps, in the order of its nodes' making. */
+function kept(history) {
+  const { nodes, current } = JSON.parse(history.export());
+  return { current, nodes: nodes.toSorted((a, b) => a.created - b.created) };
+}
+
+test("whatever is deleted comes back as it was, the latest first", () => {
+  for (let seed = 1; seed <= 20; seed += 1) {
+    const random = numbers(seed);
+    const history = new History();
+    const texts = new Map([[history.current.id, ""]]);
+    for (let step = 0; step < 60; step += 1) act(history, texts, random);
+    const states = [];
+    for (let deleted = 0; deleted < 5; deleted += 1) {
+      states.push(kept(history));
+      const { nodes } = states.at(-1);
+      history.remove(nodes[random(nodes.length)].id);
+    }
+    while (states.length > 0) {
+      history.takeBack();
+      assert.deepEqual(kept(history), states.pop());
+    }
   }
 });

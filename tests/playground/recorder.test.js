@@ -53,6 +53,20 @@ test("another kind of input is a change of its own", () => {
   assert.deepEqual(texts(), ["", "a", "a pasted", "a pasted b"]);
 });
 
+test("what is typed over stays in the history", () => {
+  type("one");
+  type("x");
+  type("xy");
+  type("pasted", "insertFromPaste");
+  type("again", "insertFromPaste");
+  assert.deepEqual(texts(), ["", "one", "xy", "pasted", "again"]);
+});
+
+test("an input method's letters are one change, whatever it replaces", () => {
+  for (const text of ["k", "か", "かn", "かん", "漢"]) type(text, "insertCompositionText");
+  assert.deepEqual(texts(), ["", "漢"]);
+});
+
 test("typing on after undo begins a branch", () => {
   type("a");
   type("ab", "insertText", 2000);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
-import { Settings, TreeStore } from "../../src/afterword/playground/storage.js";
+import { merged, Settings, TreeStore } from "../../src/afterword/playground/storage.js";
 
 /** What the browser gives as `localStorage`; `limit` is the number of values it has room for. */
 function browserWith(limit) {
@@ -44,6 +44,7 @@ test("null forgets a value", () => {
   settings.set("key", "secret");
   settings.set("key", null);
   assert.equal(kept.size, 0);
+  assert.equal(settings.get("key", ""), "");
   assert.equal(new Settings().get("key", ""), "");
 });
 
@@ -63,8 +64,30 @@ test("where nothing can be kept values last as long as the page", () => {
 });
 
 test("without a database the tree is not kept, and says so", async () => {
-  const store = await TreeStore.open();
+  const kept = browserWith(9);
+  const store = await TreeStore.open(new Settings());
   assert.equal(store.lasting, false);
-  await store.write([["a", { id: "a" }]]);
+  store.put([["a", { id: "a" }]]);
+  store.keep();
+  await store.write();
   assert.deepEqual(await store.load(), []);
+  assert.equal(kept.size, 0);
+});
+
+test("what a page had no time to write takes the place of what is written", () => {
+  const written = [{ id: "a" }, { id: "b", name: "old" }, { id: "c" }];
+  const kept = JSON.parse(
+    JSON.stringify([
+      ["b", { id: "b", name: "new" }],
+      ["c", undefined],
+      ["d", { id: "d" }],
+    ]),
+  );
+  const { nodes, late } = merged(written, kept);
+  assert.deepEqual(nodes, [{ id: "a" }, { id: "b", name: "new" }, { id: "d" }]);
+  assert.deepEqual(late, [
+    ["b", { id: "b", name: "new" }],
+    ["c", undefined],
+    ["d", { id: "d" }],
+  ]);
 });

@@ -101,16 +101,15 @@ class Page {
   }
 
   #connectHistory() {
-    const changed = new Set();
     const save = debounced(() => {
-      const pairs = [...changed].map((id) => [id, this.history.node(id)]);
-      changed.clear();
-      this.store
-        .write(pairs)
-        .catch(() => notice("This browser has no room left: what you write now is not kept.", "error"));
+      this.store.write().catch(() => notice("This browser has no room left: what you write now is not kept.", "error"));
     }, 400);
+    // A page that is left or closed is hidden first.
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) this.store.keep();
+    });
     this.history.addEventListener("change", ({ detail: { ids } }) => {
-      for (const id of ids) changed.add(id);
+      this.store.put(ids.map((id) => [id, this.history.node(id)]));
       this.settings.set("current", this.history.current.id);
       save();
       this.#show();
@@ -157,7 +156,10 @@ class Page {
     file.addEventListener("problem", ({ detail }) => notice(detail, "error"));
     this.tokens.addEventListener("problem", ({ detail }) => this.#refused(detail));
     this.tokens.addEventListener("pick", ({ detail: { id, name } }) => this.#bias(id, name));
-    this.parameters.addEventListener("change", () => this.#ask());
+    this.parameters.addEventListener("change", () => {
+      notice("");
+      this.#ask();
+    });
   }
 
   #connectSettings() {
@@ -179,10 +181,10 @@ class Page {
       byId(id).value = settings.get(id, otherwise);
       byId(id).addEventListener("change", () => {
         settings.set(id, byId(id).value);
-        this.#dress();
+        this.#applyLook();
       });
     }
-    this.#dress();
+    this.#applyLook();
   }
 
   #actions() {
@@ -206,7 +208,7 @@ class Page {
 
   #begin(work) {
     this.recorder.close();
-    this.parameters.forgive();
+    this.parameters.clearComplaints();
     this.pointer.close();
     notice("");
     work();
@@ -225,7 +227,7 @@ class Page {
 
   #toggleColours() {
     this.settings.set("colours", !this.#colours);
-    this.#dress();
+    this.#applyLook();
     this.#show();
   }
 
@@ -241,7 +243,7 @@ class Page {
     this.candidates.show();
     if (!byId("tree-panel").hidden) this.tree.show();
     const { undo, redo, regenerate } = this.#buttons();
-    undo.disabled = this.writer?.busy || history.current.parent === null;
+    undo.disabled = this.writer?.busy || !history.canUndo;
     redo.disabled = this.writer?.busy || history.children(history.current.id).length === 0;
     regenerate.disabled = this.writer?.busy || history.lastRun() === null;
     showRun(history.current.run ?? history.lastRun()?.run ?? null);
@@ -264,6 +266,7 @@ class Page {
     const { busy } = this.writer;
     const buttons = this.#buttons();
     this.editor.locked = busy;
+    this.tree.locked = busy;
     buttons.complete.hidden = busy;
     buttons.stop.hidden = !busy;
     buttons.score.disabled = busy;
@@ -310,12 +313,14 @@ class Page {
 
   /** Put a token that was clicked into `logit_bias`, or take it out again. */
   #bias(id, name) {
-    const { [id]: known, ...others } = this.parameters.values.logit_bias ?? {};
+    const { values: before } = this.parameters;
+    const { [id]: known, ...others } = before.logit_bias ?? {};
     const value = Number(byId("bias-value").value);
     const bias = known === undefined ? { ...others, [id]: value } : others;
     this.parameters.setOne("logit_bias", Object.keys(bias).length === 0 ? undefined : bias);
     const token = `Token ${id} (${JSON.stringify(name)})`;
-    notice(known === undefined ? `${token} has the bias ${value}.` : `${token} has no bias any more.`);
+    if (known === undefined) notice(`${token} has the bias ${value}.`);
+    else notice(`${token} has no bias any more.`, "note", () => this.parameters.replace(before));
   }
 
   /** Show a failure in words, beside the field it is about if the page has one. */
@@ -332,7 +337,7 @@ class Page {
     notice(message, "error");
   }
 
-  #dress() {
+  #applyLook() {
     const root = document.documentElement;
     const colours = document.querySelector("[data-action=colours]");
     root.dataset.theme = this.settings.get("theme", "auto");
@@ -350,7 +355,7 @@ async function start() {
   const folder = new URL(".", import.meta.url);
   const [form, store] = await Promise.all([
     fetch(new URL("fields.json", folder)).then((answer) => answer.json()),
-    TreeStore.open(),
+    TreeStore.open(settings),
   ]);
   const history = new History(await store.load(), settings.get("current", null));
   const page = new Page({ settings, form, store, history });

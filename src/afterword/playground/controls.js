@@ -1,14 +1,17 @@
 /**
  * One control for each kind of field. A control is `{element, input, set(value)}`: `set` shows a value, undefined for
- * "not set"; `changed(value)` is called with what a person made of it. Knows nothing of requests.
+ * "not set". Knows nothing of requests.
  */
 
 import { el } from "./dom.js";
 
-/** The maker of each kind: `(id, field, changed) => control`. */
+/**
+ * The maker of each kind: `(id, field, {changed, dropped}) => control`. `changed(value)` is called with what a person
+ * made of it; `dropped(work)` does `work`, which takes out a part of it at one click.
+ */
 export const CONTROLS = { number, slider, switch: toggle, text, texts, numbers, bias };
 
-function number(id, field, changed) {
+function number(id, field, { changed }) {
   const input = el("input", {
     id,
     type: "number",
@@ -20,7 +23,7 @@ function number(id, field, changed) {
   return { element: input, input, set: (value) => (input.value = value ?? "") };
 }
 
-function slider(id, field, changed) {
+function slider(id, field, { changed }) {
   const range = el("input", {
     type: "range",
     min: field.minimum,
@@ -35,9 +38,11 @@ function slider(id, field, changed) {
     },
   });
   const place = (value) => (range.value = value ?? field.default ?? 0);
-  const exact = number(id, field, (value) => {
-    place(value);
-    changed(value);
+  const exact = number(id, field, {
+    changed: (value) => {
+      place(value);
+      changed(value);
+    },
   });
   const set = (value) => {
     place(value);
@@ -46,13 +51,13 @@ function slider(id, field, changed) {
   return { element: el("div", { class: "slider" }, range, exact.element), input: exact.input, set };
 }
 
-function toggle(id, field, changed) {
+function toggle(id, field, { changed }) {
   const input = el("input", { id, type: "checkbox", role: "switch", on: { change: () => changed(valueNow()) } });
   const valueNow = () => (input.checked === field.default ? undefined : input.checked);
   return { element: input, input, set: (value) => (input.checked = value ?? field.default) };
 }
 
-function text(id, _field, changed) {
+function text(id, _field, { changed }) {
   const input = el("input", {
     id,
     type: "text",
@@ -64,7 +69,7 @@ function text(id, _field, changed) {
 }
 
 /** Several texts, one a line; line breaks within one are written \n. */
-function texts(id, _field, changed) {
+function texts(id, _field, { changed }) {
   const input = el("textarea", {
     id,
     rows: 2,
@@ -76,7 +81,7 @@ function texts(id, _field, changed) {
   return { element: input, input, set };
 }
 
-function numbers(id, _field, changed) {
+function numbers(id, _field, { changed }) {
   const input = el("input", {
     id,
     type: "text",
@@ -89,7 +94,7 @@ function numbers(id, _field, changed) {
 }
 
 /** Token ids and their biases, a row each. */
-function bias(id, _field, changed) {
+function bias(id, _field, { changed, dropped }) {
   const rows = el("div", { class: "bias-rows" });
   const add = el(
     "button",
@@ -121,8 +126,10 @@ function bias(id, _field, changed) {
       on: { input: report },
     });
     const drop = () => {
-      row.remove();
-      report();
+      dropped(() => {
+        row.remove();
+        report();
+      });
       add.focus();
     };
     const row = el(

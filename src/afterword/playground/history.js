@@ -1,6 +1,9 @@
 /**
- * Everything that was ever in the editor, as a tree of changes: undo is going to the parent, a branch is a new child.
+ * Everything that was ever in the editor, as a tree of changes: undo goes to the parent, a branch is a new child.
  * Pure: knows no page, no server and no storage.
+ *
+ * What is done to the tree itself, deleting and naming, is undone as well, the latest first: an undo takes it back if
+ * it was done after the current node was made. This lasts as long as the page.
  *
  * A node is `{id, parent, at, removed, inserted, kind, created, name, marks, run, next}`: at position `at` of the
  * parent's text, `removed` characters give way to `inserted`. `kind` is root, edit, completion or choice (an
@@ -21,13 +24,15 @@ export class History extends EventTarget {
   #children = new Map();
   #scores = new Map();
   #cache = new Map();
+  /** What was done to the tree itself: `{when, takeBack}`, the latest last. */
+  #deeds = [];
   #latest = 0;
   #current;
 
   /** With the nodes of an earlier session, or new. Fires `change` with `{ids}`, of nodes that came, went or changed. */
   constructor(nodes = [], current = null) {
     super();
-    for (const node of [...nodes].sort((a, b) => a.created - b.created)) this.#keep(node);
+    for (const node of [...nodes].sort(byAge)) this.#keep(node);
     if (this.#nodes.size === 0) this.#plant();
     this.#current = this.#nodes.has(current) ? current : [...this.#nodes.keys()].at(-1);
   }
@@ -46,12 +51,12 @@ export class History extends EventTarget {
 
   /** The nodes without a parent, oldest first. */
   roots() {
-    return [...this.#nodes.values()].filter((node) => node.parent === null);
+    return [...this.#nodes.values()].filter((node) => node.parent === null).sort(byAge);
   }
 
   /** The children of a node, oldest first. */
   children(id) {
-    return (this.#children.get(id) ?? []).map((child) => this.#nodes.get(child));
+    return (this.#children.get(id) ?? []).map((child) => this.#nodes.get(child)).sort(byAge);
   }
 
   /** The whole text at a node. */
@@ -97,11 +102,16 @@ export class History extends EventTarget {
     this.#changed(touched);
   }
 
-  /** Go to the parent; false at a root. */
+  get canUndo() {
+    return this.#isDeedLatest() || this.current.parent !== null;
+  }
+
+  /** Take back what was deleted or named since the current node was made, else go to the parent; false at a root. */
   undo() {
     const { parent } = this.current;
-    if (parent === null) return false;
-    this.go(parent);
+    if (this.#isDeedLatest()) this.takeBack();
+    else if (parent !== null) this.go(parent);
+    else return false;
     return true;
   }
 
@@ -114,26 +124,33 @@ export class History extends EventTarget {
     return true;
   }
 
+  /** Take back the latest deletion or name that has not been taken back. */
+  takeBack() {
+    this.#deeds.pop()?.takeBack();
+  }
+
   /** Begin with an empty text beside all others. */
   restart() {
     this.go(this.#plant().id);
   }
 
-  /** Delete a node and all below it. Whoever stands there goes to its parent; a new root follows the last one. */
+  /** Give a node another name. */
+  name(id, name) {
+    const { name: before } = this.#nodes.get(id);
+    this.update(id, { name });
+    this.#did(() => this.update(id, { name: before }));
+  }
+
+  /** Delete a node and all below it. If the current one is among them, the parent is current, else the newest root. */
   remove(id) {
     const { parent } = this.#nodes.get(id);
-    const gone = this.#below(id);
-    for (const one of gone) {
-      for (const map of [this.#nodes, this.#children, this.#scores, this.#cache]) map.delete(one);
-    }
-    if (parent !== null)
-      this.#children.set(
-        parent,
-        this.#children.get(parent).filter((child) => child !== id),
-      );
-    if (this.#nodes.size === 0) this.#plant();
+    const stood = this.#current;
+    const gone = this.#below(id).map((one) => ({ node: this.#nodes.get(one), marks: this.#scores.get(one) }));
+    this.#drop(gone.map(({ node }) => node.id));
+    const planted = this.#nodes.size === 0 ? this.#plant().id : null;
     if (!this.#nodes.has(this.#current)) this.#current = parent ?? this.roots().at(-1).id;
-    this.#changed([...gone, this.#current]);
+    this.#changed([...gone.map(({ node }) => node.id), this.#current]);
+    this.#did(() => this.#restore(gone, stood, planted));
   }
 
   /** The completions that share the current one's place in their parent, oldest first; itself included. */
@@ -178,6 +195,39 @@ export class History extends EventTarget {
     return nodes.length;
   }
 
+  /** Remember how to take back what was just done to the tree. */
+  #did(takeBack) {
+    this.#deeds.push({ when: this.#now(), takeBack });
+  }
+
+  #isDeedLatest() {
+    return this.#deeds.length > 0 && this.#deeds.at(-1).when > this.current.created;
+  }
+
+  #drop(ids) {
+    for (const id of ids) {
+      const { parent } = this.#nodes.get(id);
+      const others = this.#children.get(parent)?.filter((child) => child !== id);
+      if (others !== undefined) this.#children.set(parent, others);
+      for (const map of [this.#nodes, this.#children, this.#scores, this.#cache]) map.delete(id);
+    }
+  }
+
+  /**
+   * Undo a deletion, with `stood` the current node at that time. `planted`: the empty text that took the place of a
+   * whole tree; it goes if nobody wrote on it.
+   */
+  #restore(gone, stood, planted) {
+    for (const { node, marks } of gone) {
+      this.#keep(node);
+      if (marks !== undefined) this.#scores.set(node.id, marks);
+    }
+    if (gone.some(({ node }) => node.id === stood)) this.#current = stood;
+    const unused = planted !== null && this.children(planted).length === 0 ? [planted] : [];
+    this.#drop(unused);
+    this.#changed([...gone.map(({ node }) => node.id), ...unused, this.#current]);
+  }
+
   #plant() {
     return this.#make({ parent: null, at: 0, removed: 0, inserted: "", kind: "root", marks: [], run: null });
   }
@@ -190,7 +240,8 @@ export class History extends EventTarget {
 
   /** Milliseconds since 1970, never twice the same: nodes are ordered by it. */
   #now() {
-    return Math.max(Date.now(), this.#latest + 1);
+    this.#latest = Math.max(Date.now(), this.#latest + 1);
+    return this.#latest;
   }
 
   #keep(node) {
@@ -289,6 +340,10 @@ function isMark(mark) {
     mark?.top === null ||
     (Array.isArray(mark?.top) && mark.top.every((one) => typeof one?.[0] === "string" && Number.isFinite(one[1])));
   return places && value && top && typeof mark.name === "string";
+}
+
+function byAge(a, b) {
+  return a.created - b.created;
 }
 
 function newId() {

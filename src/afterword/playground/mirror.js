@@ -85,7 +85,7 @@ export class Mirror {
     for (const piece of fresh) block.element.insertBefore(piece.element, next);
     block.pieces.splice(first, last - first, ...fresh);
     block.text = spliced(block.text, at, removed, inserted);
-    this.#welcome(fresh);
+    this.#observe(fresh);
   }
 
   #replace(first, last, fresh) {
@@ -96,10 +96,10 @@ export class Mirror {
     }
     for (const block of fresh) next.before(block.element);
     this.#blocks.splice(first, last - first, ...fresh);
-    this.#welcome(fresh.flatMap((block) => block.pieces));
+    this.#observe(fresh.flatMap((block) => block.pieces));
   }
 
-  #welcome(pieces) {
+  #observe(pieces) {
     for (const piece of pieces) this.#watch.observe(piece.element);
     // The observer speaks up after the next frame only; what was just written is coloured before.
     if (pieces.length <= 4) for (const piece of pieces) this.#near.add(piece);

@@ -4,12 +4,21 @@
 
 import { byId } from "./dom.js";
 
-/** Show a sentence under the editor, on narrow screens at their top; "" takes it away. `kind` is note or error. */
-export function notice(text, kind = "note") {
+/**
+ * Show a sentence under the editor, on narrow screens at their top; "" takes it away. `kind` is note or error.
+ * `takeBack` undoes what the sentence tells of, by a button beside it.
+ */
+export function notice(text, kind = "note", takeBack = null) {
   const box = byId("notice");
+  const undo = byId("notice-undo");
   box.hidden = text === "";
   box.className = `notice ${kind}`;
   byId("notice-text").textContent = text;
+  undo.hidden = takeBack === null;
+  undo.onclick = () => {
+    notice("");
+    takeBack();
+  };
   byId("notice-close").onclick = () => notice("");
 }
 

@@ -4,6 +4,7 @@
 
 import { CONTROLS } from "./controls.js";
 import { byId, el } from "./dom.js";
+import { notice } from "./notice.js";
 import { FIRST_PRESET, PRESETS } from "./presets.js";
 
 export class Parameters extends EventTarget {
@@ -29,12 +30,19 @@ export class Parameters extends EventTarget {
   replace(values) {
     this.#values = { ...values };
     this.#show();
-    this.#told();
+    this.#keep();
   }
 
   /** Set one field; undefined leaves it to its default. */
   setOne(name, value) {
     this.replace({ ...this.#values, [name]: value });
+  }
+
+  /** Do what drops a value or a part of it at one click, and offer to take it back. */
+  #drop(name, work) {
+    const before = this.#values;
+    work();
+    notice(`${name} has changed.`, "note", () => this.replace(before));
   }
 
   /** Whether the form has a field of this name. */
@@ -55,7 +63,7 @@ export class Parameters extends EventTarget {
   }
 
   /** Take back everything that the server said. */
-  forgive() {
+  clearComplaints() {
     for (const { control, complaint, row } of this.#rows.values()) {
       complaint.hidden = true;
       row.classList.remove("wrong");
@@ -70,14 +78,17 @@ export class Parameters extends EventTarget {
 
   #row(name, field) {
     const id = `field-${name}`;
-    const control = CONTROLS[field.control](id, field, (value) => this.#changed(name, value));
+    const control = CONTROLS[field.control](id, field, {
+      changed: (value) => this.#changed(name, value),
+      dropped: (work) => this.#drop(name, work),
+    });
     const reset = el(
       "button",
       {
         type: "button",
         class: "reset",
         "aria-label": `Reset ${name}`,
-        on: { click: () => this.setOne(name, undefined) },
+        on: { click: () => this.#drop(name, () => this.setOne(name, undefined)) },
       },
       "reset",
     );
@@ -99,12 +110,12 @@ export class Parameters extends EventTarget {
   #changed(name, value) {
     this.#values = { ...this.#values, [name]: value };
     this.#showSet();
-    this.#told();
+    this.#keep();
   }
 
-  #told() {
+  #keep() {
     for (const [name, value] of Object.entries(this.#values)) if (value === undefined) delete this.#values[name];
-    this.forgive();
+    this.clearComplaints();
     this.#settings.set("params", this.#values);
     this.dispatchEvent(new Event("change"));
   }

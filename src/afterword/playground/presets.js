@@ -3,6 +3,7 @@
  */
 
 import { byId, el } from "./dom.js";
+import { notice } from "./notice.js";
 
 /** Presets that come along. */
 export const PRESETS = {
@@ -52,23 +53,39 @@ export class Presets {
     return this.#settings.get("presets", {});
   }
 
+  get #all() {
+    return { ...PRESETS, ...this.#saved };
+  }
+
   #apply() {
-    const values = this.#saved[this.#list.value] ?? PRESETS[this.#list.value];
-    if (values !== undefined) this.#parameters.replace(values);
+    const name = this.#list.value;
+    const { values: before } = this.#parameters;
+    const isLost = nameOf(this.#all, before) === null;
+    if (this.#all[name] === undefined) return;
+    this.#parameters.replace(this.#all[name]);
+    if (isLost) notice(`The parameters are those of "${name}" now.`, "note", () => this.#parameters.replace(before));
   }
 
   #save(name) {
     if (name === "") return;
-    this.#settings.set("presets", { ...this.#saved, [name]: this.#parameters.values });
+    const before = this.#saved;
+    this.#keep({ ...before, [name]: this.#parameters.values });
     this.#name.value = "";
-    this.#show();
     this.#list.value = name;
     this.#remove.disabled = false;
+    if (name in before) notice(`The preset "${name}" has new values.`, "note", () => this.#keep(before));
   }
 
   #delete() {
-    const { [this.#list.value]: _gone, ...others } = this.#saved;
-    this.#settings.set("presets", others);
+    const name = this.#list.value;
+    const before = this.#saved;
+    const { [name]: _gone, ...others } = before;
+    this.#keep(others);
+    notice(`The preset "${name}" is deleted.`, "note", () => this.#keep(before));
+  }
+
+  #keep(presets) {
+    this.#settings.set("presets", presets);
     this.#show();
   }
 
@@ -90,7 +107,7 @@ export class Presets {
 
   /** Name the preset that the values are, if they are one. */
   #match() {
-    this.#list.value = nameOf({ ...PRESETS, ...this.#saved }, this.#parameters.values) ?? "";
+    this.#list.value = nameOf(this.#all, this.#parameters.values) ?? "";
     this.#remove.disabled = this.#saved[this.#list.value] === undefined;
   }
 }

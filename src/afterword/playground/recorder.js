@@ -22,11 +22,11 @@ export class Recorder {
     const group = groupOf(kind);
     const { current } = this.#history;
     const now = performance.now();
+    const change = difference(this.#history.text(current.id), after);
     const isOpen = this.#open === current.id && group === this.#kind && now - this.#last < PAUSE;
-    if (isOpen && this.#history.children(current.id).length === 0) {
+    if (isOpen && !takesAway(change, group) && this.#history.children(current.id).length === 0) {
       this.#history.update(current.id, difference(this.#history.text(current.parent), after));
     } else {
-      const change = difference(this.#history.text(current.id), after);
       const node = this.#history.add({ parent: current.id, kind: "edit", ...change });
       this.#history.go(node.id);
       this.#open = node.id;
@@ -39,6 +39,14 @@ export class Recorder {
   close() {
     this.#open = null;
   }
+}
+
+/**
+ * Whether a change takes away what was typed before it, as typing over a selection does. That must stay in the history.
+ * An input method replaces what it composes letter by letter.
+ */
+function takesAway({ removed }, group) {
+  return removed > 0 && group !== "delete" && group !== "insertCompositionText";
 }
 
 /** What inputs have in common that make one change together. */

@@ -4,6 +4,7 @@
 
 const DATABASE = "afterword-playground";
 const NODES = "nodes";
+const LATE = "unwritten";
 const PREFIX = "afterword.";
 
 /** Small values by name, as JSON. Where the browser keeps nothing (private windows), they last as long as the page. */
@@ -24,7 +25,8 @@ export class Settings extends EventTarget {
 
   /** Keep a value; null forgets it. Fires an event called `name`. */
   set(name, value) {
-    this.#values.set(name, value);
+    if (value === null) this.#values.delete(name);
+    else this.#values.set(name, value);
     try {
       if (value === null) localStorage.removeItem(PREFIX + name);
       else localStorage.setItem(PREFIX + name, JSON.stringify(value));
@@ -38,20 +40,24 @@ export class Settings extends EventTarget {
 /** The nodes of a tree, kept one by one so that a long session writes only what changed. */
 export class TreeStore {
   #database;
+  #settings;
+  /** Nodes by id, undefined where one was deleted, that are not in the database yet. */
+  #unwritten = new Map();
 
   /** `database` null: nothing is kept. */
-  constructor(database) {
+  constructor(database, settings) {
     this.#database = database;
+    this.#settings = settings;
   }
 
   /** Opens the browser's database; without one, a store that keeps nothing. */
-  static async open() {
+  static async open(settings) {
     try {
       const opening = indexedDB.open(DATABASE, 1);
       opening.onupgradeneeded = () => opening.result.createObjectStore(NODES, { keyPath: "id" });
-      return new TreeStore(await settled(opening));
+      return new TreeStore(await settled(opening), settings);
     } catch {
-      return new TreeStore(null);
+      return new TreeStore(null, settings);
     }
   }
 
@@ -59,15 +65,31 @@ export class TreeStore {
     return this.#database !== null;
   }
 
-  /** Every node kept. */
+  /** Every node kept, with those that the page had no time to write when it was left. */
   async load() {
     if (this.#database === null) return [];
-    return settled(this.#database.transaction(NODES).objectStore(NODES).getAll());
+    const written = await settled(this.#database.transaction(NODES).objectStore(NODES).getAll());
+    const { nodes, late } = merged(written, this.#settings.get(LATE, []));
+    this.put(late);
+    if (late.length > 0) await this.write();
+    return nodes;
   }
 
-  /** Write the nodes that there are, delete those that are undefined. Pairs of id and node. */
-  async write(pairs) {
+  /** What the next `write` writes: pairs of id and node, undefined for one to delete. */
+  put(pairs) {
     if (this.#database === null) return;
+    for (const [id, node] of pairs) this.#unwritten.set(id, node);
+  }
+
+  /** The page may be left: what is not written is kept at once, for the next `load`. */
+  keep() {
+    if (this.#unwritten.size > 0) this.#settings.set(LATE, [...this.#unwritten]);
+  }
+
+  /** Write what was put. */
+  async write() {
+    if (this.#unwritten.size === 0) return;
+    const pairs = [...this.#unwritten];
     const transaction = this.#database.transaction(NODES, "readwrite");
     const store = transaction.objectStore(NODES);
     for (const [id, node] of pairs) {
@@ -78,7 +100,21 @@ export class TreeStore {
       transaction.oncomplete = resolve;
       transaction.onabort = () => reject(transaction.error);
     });
+    for (const [id, node] of pairs) if (this.#unwritten.get(id) === node) this.#unwritten.delete(id);
+    if (this.#settings.get(LATE, null) !== null) this.#settings.set(LATE, null);
   }
+}
+
+/** `written` nodes with the pairs of `kept` in their places; and these pairs, as `TreeStore.put` takes them. */
+export function merged(written, kept) {
+  const nodes = new Map(written.map((node) => [node.id, node]));
+  // JSON has null for undefined.
+  const late = kept.map(([id, node]) => [id, node ?? undefined]);
+  for (const [id, node] of late) {
+    if (node === undefined) nodes.delete(id);
+    else nodes.set(id, node);
+  }
+  return { nodes: [...nodes.values()], late };
 }
 
 function settled(request) {

@@ -5,6 +5,7 @@
 
 import { number } from "./alternatives.js";
 import { byId, el } from "./dom.js";
+import { notice } from "./notice.js";
 
 const SNIPPET = 70;
 
@@ -16,6 +17,9 @@ export class Tree {
   constructor(history) {
     this.#history = history;
   }
+
+  /** Whether nothing may be deleted, as while a completion is written. */
+  locked = false;
 
   /** Draw the tree anew. */
   show() {
@@ -63,6 +67,7 @@ export class Tree {
       {
         type: "button",
         class: "small",
+        disabled: this.locked,
         "aria-label": `Delete: ${label(node)}`,
         on: { click: () => this.#delete(node) },
       },
@@ -77,8 +82,9 @@ export class Tree {
     const close = (name) => {
       if (this.#naming === null) return;
       this.#naming = null;
-      if (name === null) this.show();
-      else this.#history.update(node.id, { name });
+      notice("");
+      if (name === null || name === node.name) this.show();
+      else this.#history.name(node.id, name);
       this.#box.querySelector(`[data-node="${CSS.escape(node.id)}"]`)?.focus();
     };
     input.addEventListener("keydown", (event) => {
@@ -97,6 +103,7 @@ export class Tree {
     const below = this.#history.children(node.id).length > 0;
     if (below && !confirm(`Delete "${label(node)}" and everything that follows it?`)) return;
     this.#history.remove(node.id);
+    notice(`Deleted "${label(node)}".`, "note", () => this.#history.takeBack());
   }
 }
 
