@@ -58,7 +58,18 @@ def test_a_quota_limits_the_cores(tmp_path: Path, quota: str, expected: int) -> 
 
 def test_a_process_occupies_memory_if_the_system_says() -> None:
     assert resident_memory() > 2**20
-    assert resident_memory(Path("/no/such/file")) == 0
+    assert resident_memory(Path("/no/such/folder")) == 0
+
+
+def test_the_memory_of_processes_that_were_started_is_added(tmp_path: Path) -> None:
+    for process, pages in (("self", 100), ("7", 20), ("8", 3)):
+        (tmp_path / process).mkdir()
+        (tmp_path / process / "statm").write_text(f"1000 {pages} 5\n")
+    for thread, children in (("1", "7 "), ("2", "8 9 ")):
+        (tmp_path / "self" / "task" / thread).mkdir(parents=True)
+        (tmp_path / "self" / "task" / thread / "children").write_text(children)
+    # 9 has ended meanwhile.
+    assert resident_memory(tmp_path) == 123 * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_descriptors_that_are_open_are_not_free(tmp_path: Path) -> None:

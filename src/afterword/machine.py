@@ -30,12 +30,12 @@ def usable_cores(topology: Path = Path("/sys/devices/system/cpu"), cgroup: Path 
     return max(1, min(len(cores), _quota(cgroup / "cpu.max", len(cores))))
 
 
-def resident_memory(statm: Path = Path("/proc/self/statm")) -> int:
-    """Bytes of this process that are in memory now; 0 where the system does not say."""
-    try:
-        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0
+def resident_memory(processes: Path = Path("/proc")) -> int:
+    """Bytes of this process and of those it has started that are in memory now; 0 where the system does not say."""
+    own = processes / "self"
+    started = [pid for listed in own.glob("task/*/children") for pid in _text(listed).split()]
+    pages = [_text(process / "statm").split() for process in (own, *(processes / pid for pid in started))]
+    return sum(int(of_process[1]) for of_process in pages if of_process) * os.sysconf("SC_PAGE_SIZE")
 
 
 def free_descriptors(listed: Path = Path("/proc/self/fd")) -> int:
@@ -64,6 +64,14 @@ def _available(meminfo: Path) -> int:
         pass
     # Without /proc the installed memory is the best figure there is.
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _text(file: Path) -> str:
+    """What a file of the system says; nothing if there is none, or none any more."""
+    try:
+        return file.read_text()
+    except OSError:
+        return ""
 
 
 def _number(file: Path) -> int | None:

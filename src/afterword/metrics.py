@@ -44,6 +44,7 @@ _COUNTERS = {
     "completion_tokens": "Tokens sampled.",
     "cancelled": "Sequences that were cancelled.",
     "fallbacks": "Prompts sent to the next vendor because one failed.",
+    "restarts": "Processes of the model that were started in place of one that ended.",
 }
 _UPSTREAM_COUNTERS = {
     "requests": "Prompts sent to a server elsewhere.",

@@ -8,8 +8,9 @@ from tests.cluster.in_process import LocalReplicas, cluster_engine
 from tests.fakes import Told, complete, eventually, generation_request
 
 from afterword.cluster.cluster_engine import ATTEMPTS, ClusterEngine, ReplicaLost
-from afterword.cluster.messages import Accepted, Message, Refusal
+from afterword.cluster.messages import Accepted, Message
 from afterword.engine.echo import EchoEngine
+from afterword.engine.engine_refusal import Refusal
 from afterword.engine.events import Chunk, Event, Finished, PromptDone
 from afterword.engine.request import GenerationRequest
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded

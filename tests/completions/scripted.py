@@ -123,6 +123,9 @@ class ScriptedEngine:
     """For each entered generation, how many there were at that moment."""
     on_enter: Callable[[], None] = lambda: None
 
+    def start(self) -> None:
+        pass
+
     def generate(self, request: GenerationRequest) -> ScriptedGeneration:
         if len(self.generations) == self.full_after:
             raise Overloaded("full", retry_after=1)

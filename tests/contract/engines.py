@@ -22,6 +22,7 @@ from afterword.engine.echo import EchoEngine
 from afterword.engine.llama.binding import LlamaModel
 from afterword.engine.llama.llama_loading import load_engine
 from afterword.engine.llama.vocabulary import Vocabulary
+from afterword.engine.worker.worker_engine import load_engine as load_worker
 from afterword.registry import Registry, ServedModel
 from afterword.tokens import ByteTokenizer
 
@@ -51,6 +52,17 @@ async def open_llama_f32(*, max_waiting: int) -> AsyncIterator[Engine]:
 async def open_llama_q8(*, max_waiting: int) -> AsyncIterator[Engine]:
     async with open_tiny(Tiny("Q8_0", add_bos=True), max_waiting=max_waiting) as engine:
         yield engine
+
+
+@asynccontextmanager
+async def open_worker(*, max_waiting: int) -> AsyncIterator[Engine]:
+    """The embedded engine in a process of its own."""
+    path = kept_tiny(Tiny("Q8_0", add_bos=True))
+    engine = load_worker(settings(path, path.parent, max_waiting=max_waiting), step_seconds=300)
+    try:
+        yield engine
+    finally:
+        await engine.aclose()
 
 
 @asynccontextmanager
@@ -105,6 +117,7 @@ ENGINES = [
     pytest.param(open_echo, id="echo"),
     pytest.param(open_llama_f32, id="llama-f32"),
     pytest.param(open_llama_q8, id="llama-q8"),
+    pytest.param(open_worker, id="worker"),
     pytest.param(open_vllm, id="vllm", marks=pytest.mark.vllm),
     pytest.param(open_upstream_echo, id="upstream-echo"),
     pytest.param(open_upstream_llama, id="upstream-llama"),

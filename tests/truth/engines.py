@@ -35,8 +35,9 @@ from afterword.config.tree import ServerConfig
 from afterword.engine.base import Capabilities, Engine, EngineStats
 from afterword.engine.echo import EchoEngine
 from afterword.engine.llama.arithmetic import QUANTISED
+from afterword.engine.llama.engine_thread import Loaded
 from afterword.engine.llama.kv import KVSlots
-from afterword.engine.llama.llama_engine import LlamaEngine, Loaded
+from afterword.engine.llama.llama_engine import LlamaEngine
 from afterword.engine.llama.runner import Computed
 from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.sequence import Span

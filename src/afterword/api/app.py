@@ -111,6 +111,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Close the engines first, then what records their requests, so that those they end are still recorded."""
     serve = serving_of(app)
     engines = {id(served.engine): served.engine for served in serve.registry.all()}
+    for engine in engines.values():
+        engine.start()
     async with AsyncExitStack() as last_first:
         if serve.recording.tracer is not None:
             last_first.push_async_callback(asyncio.to_thread, serve.recording.tracer.close)

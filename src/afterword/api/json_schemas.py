@@ -10,6 +10,7 @@ from afterword.gateway.interfaces import DatabaseState
 REF = "#/components/schemas/{model}"
 
 STRING: dict[str, Any] = {"type": "string"}
+TEXT_BY_NAME: dict[str, Any] = {"type": "object", "additionalProperties": STRING}
 _COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
 _FLAG: dict[str, Any] = {"type": "boolean"}
 
@@ -193,11 +194,12 @@ SCHEMAS: dict[str, dict[str, Any]] = {
             "default_model": STRING,
         }
     ),
-    "Status": _object({"status": STRING, "models": {"type": "object", "additionalProperties": STRING}}),
+    "Status": _object({"status": STRING, "models": TEXT_BY_NAME}),
     "Readiness": _object(
         {
             "status": STRING,
-            "models": {"type": "object", "additionalProperties": STRING},
+            "models": TEXT_BY_NAME,
+            "problems": TEXT_BY_NAME,
             "database": {"type": "string", "enum": list(get_args(DatabaseState))},
         }
     ),

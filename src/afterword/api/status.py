@@ -32,7 +32,7 @@ async def welcome(request: Request) -> Response:
 @router.head("/health", include_in_schema=False)
 async def health(request: Request) -> Response:
     """200 while every engine is alive, loading included; 503 once one has failed."""
-    states = _states(serving(request))
+    states = {served.name: served.engine.stats().state for served in serving(request).registry.all()}
     failed = "failed" in states.values()
     return json_response({"status": "failed" if failed else "ok", "models": states}, 503 if failed else 200)
 
@@ -43,13 +43,17 @@ async def ready(request: Request) -> Response:
     """200 once every engine takes requests; 503 before, and after one has failed or closed.
 
     A vendor that cannot be reached takes the server out of service only if no model is left, and a database only if no
-    key is good any more: the others work.
+    key is good any more: the others work. `problems` says why a model whose process ended is not ready.
     """
     serve = serving(request)
-    states, database = _states(serve), await _database(serve)
+    stats = {served.name: served.engine.stats() for served in serve.registry.all()}
+    states = {name: one.state for name, one in stats.items()}
+    problems = {name: one.problem for name, one in stats.items() if one.problem is not None}
+    database = await _database(serve)
     works = "ready" in states.values() and set(states.values()) <= {"ready", "unreachable"}
     is_ready = works and database != "lost"
-    body = {"status": "ready" if is_ready else "not ready", "models": states, "database": database}
+    status = "ready" if is_ready else "not ready"
+    body = {"status": status, "models": states, "problems": problems, "database": database}
     return json_response(body, 200 if is_ready else 503)
 
 
@@ -62,7 +66,3 @@ async def metrics(request: Request) -> Response:
 async def _database(serve: Serving) -> DatabaseState:
     state = await serve.gateway.keys.database()
     return "down" if state == "up" and serve.gateway.ledger.backlog.is_stuck else state
-
-
-def _states(serve: Serving) -> dict[str, str]:
-    return {served.name: served.engine.stats().state for served in serve.registry.all()}

@@ -11,8 +11,9 @@ import structlog
 from typing_extensions import override
 
 from afterword.cluster.candidate_ends import CandidateEnds
-from afterword.cluster.messages import Accepted, Facts, Message, Refusal, Report
+from afterword.cluster.messages import Accepted, Facts, Message, Report
 from afterword.engine.base import Engine, EngineStats, Generation
+from afterword.engine.engine_refusal import Refusal
 from afterword.engine.events import Event, Started
 from afterword.engine.mailbox import Mailbox
 from afterword.engine.request import GenerationRequest

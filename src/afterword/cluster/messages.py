@@ -7,12 +7,12 @@ them survive pickling.
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Literal
 
 from afterword.engine.base import Capabilities, Engine, EngineStats
+from afterword.engine.engine_refusal import Refusal, refusal
 from afterword.engine.events import Event
 from afterword.engine.request import GenerationRequest
-from afterword.errors import EngineFailed, InvalidRequest, NeverFits, Overloaded
+from afterword.errors import EngineFailed, InvalidRequest, Overloaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,40 +34,6 @@ class Accepted:
 
     replica: str
     fingerprint: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """The engine cannot do it, or no longer."""
-
-    kind: Literal["invalid", "overloaded", "failed"]
-    message: str
-    param: str | None = None
-    code: str | None = None
-    retry_after: int = 1
-
-    def error(self) -> InvalidRequest | Overloaded | EngineFailed:
-        """The exception that the engine raised where it runs."""
-        match self.kind:
-            case "invalid":
-                return InvalidRequest(self.message, param=self.param, code=self.code)
-            case "overloaded":
-                return Overloaded(self.message, retry_after=self.retry_after)
-            case "failed":
-                return EngineFailed(self.message)
-
-
-def refusal(error: InvalidRequest | Overloaded | EngineFailed) -> Refusal:
-    """`error` as a message."""
-    match error:
-        case InvalidRequest():
-            return Refusal("invalid", str(error), error.param, error.code)
-        case NeverFits():
-            return Refusal("invalid", str(error), "prompt", "array_above_max_length")
-        case Overloaded():
-            return Refusal("overloaded", str(error), retry_after=error.retry_after)
-        case EngineFailed():
-            return Refusal("failed", str(error))
 
 
 Message = Accepted | Refusal | tuple[Event, ...]

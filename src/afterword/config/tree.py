@@ -136,6 +136,13 @@ class EngineConfig(Table):
         shown="50% of the memory that is free at start",
     )
     threads: int | None = key(None, "Threads of a model.", shown="the physical cores it may use", ge=1, le=1024)
+    step_timeout: int = key(
+        300,
+        "Seconds that one step of a model may take, a piece of a prompt for one; after more its process counts as "
+        "stuck and is started again.",
+        ge=1,
+        le=86400,
+    )
     kernels: KernelChoice = key(
         "own",
         "Who computes matrix products: `own`, this project's kernels, whose numbers do not depend on what is computed "

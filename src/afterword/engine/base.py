@@ -91,6 +91,10 @@ class EngineStats:
     """The servers behind it, in the order in which they are asked."""
     fallbacks: int = 0
     """Prompts that were sent to the next of a model's vendors because one failed."""
+    restarts: int = 0
+    """Processes of the model that were started in place of one that ended."""
+    problem: str | None = None
+    """Why it is not ready, as a sentence, if it knows."""
 
 
 class Generation(Protocol):
@@ -144,6 +148,13 @@ class Engine(Protocol):
         That of a server elsewhere may change when the server does.
         """
         ...
+
+    def start(self) -> None:
+        """The event loop runs: begin what is done without being asked, which most engines have none of.
+
+        Calling it again changes nothing.
+        """
+        return
 
     def generate(self, request: GenerationRequest) -> Generation:
         """Queue the request at once. Raises `Overloaded` or `EngineFailed` instead of waiting."""

@@ -84,7 +84,14 @@ class FallbackEngine(Engine):
             queue_seconds=max(stats.queue_seconds for stats in all_stats),
             upstreams=tuple(upstream for stats in all_stats for upstream in stats.upstreams),
             fallbacks=self._n_fallbacks,
+            restarts=sum(stats.restarts for stats in all_stats),
+            problem=next((stats.problem for stats in all_stats if stats.problem is not None), None),
         )
+
+    @override
+    def start(self) -> None:
+        for member in self._members:
+            member.engine.start()
 
     @override
     async def aclose(self) -> None:

@@ -7,7 +7,8 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from itertools import zip_longest
 from threading import Lock
 from weakref import WeakSet
 
@@ -43,11 +44,20 @@ class Counters:
         # Made anew: another thread reads it.
         self.step_rows = (*before[:place], before[place] + 1, *before[place + 1 :])
 
+    def plus(self, other: "Counters") -> "Counters":
+        """Both together."""
+        step_rows = tuple(map(sum, zip_longest(self.step_rows, other.step_rows, fillvalue=0)))
+        figures = {name: getattr(self, name) + getattr(other, name) for name in _FIGURES}
+        return Counters(**figures, step_rows=step_rows)
+
     def add_prompt(self, n_tokens: int, n_cached: int) -> None:
         """A prompt is done, of whose tokens `n_cached`, at most all, were not computed."""
         self.prompt_tokens += n_tokens
         self.prefill_tokens += n_tokens - n_cached
         self.cached_tokens += n_cached
+
+
+_FIGURES = tuple(field.name for field in fields(Counters) if field.name != "step_rows")
 
 
 class RequestTracker:

@@ -1,4 +1,4 @@
-"""Models that run in this process: the embedded engine and the echo engine.
+"""Models that run on this machine without a server behind them: the embedded engine and the echo engine.
 
 Knows no model library: the embedded engine is imported only when a model of its kind is configured.
 """
@@ -42,23 +42,23 @@ def load_echo(model: ModelConfig, engine: EngineConfig) -> ServedModel:
 
 
 def load_llama(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedModel:
-    """llama.cpp in this process with `budget` bytes. Raises `ConfigurationError`."""
+    """llama.cpp with `budget` bytes, in a process of its own. Raises `ConfigurationError`."""
     # Here and not above: the library behind it takes a second to load and is not needed to serve other engines.
-    from afterword.engine.llama.llama_loading import LlamaSettings, load_engine
+    from afterword.engine.llama.llama_loading import LlamaSettings
+    from afterword.engine.worker.worker_engine import load_engine
 
     file = model_file(model.path)
-    loaded = load_engine(
-        LlamaSettings(
-            path=file,
-            context=model.context,
-            parallel=model.parallel,
-            threads=usable_cores() if engine.threads is None else engine.threads,
-            max_waiting=engine.max_waiting,
-            memory_bytes=budget,
-            cache_dir=engine.cache_dir,
-            kernels=engine.kernels,
-        )
+    settings = LlamaSettings(
+        path=file,
+        context=model.context,
+        parallel=model.parallel,
+        threads=usable_cores() if engine.threads is None else engine.threads,
+        max_waiting=engine.max_waiting,
+        memory_bytes=budget,
+        cache_dir=engine.cache_dir,
+        kernels=engine.kernels,
     )
+    loaded = load_engine(settings, step_seconds=engine.step_timeout)
     status = file.stat()
     return ServedModel(
         model.name,

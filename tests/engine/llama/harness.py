@@ -110,7 +110,7 @@ class Harness:
         return group, reading
 
     def step(self) -> list[Message]:
-        messages = self.scheduler.step()
+        messages = [*self.scheduler.admit(), *self.scheduler.step()]
         for mailbox, said in messages:
             self._readings[mailbox].told.append(said)
         self.kv.check_invariants()

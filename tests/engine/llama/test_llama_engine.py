@@ -15,11 +15,12 @@ from tests.fakes import Told, complete, eventually, generation_request, tell, un
 
 from afterword.engine.base import Capabilities
 from afterword.engine.events import Finished, PromptDone
-from afterword.engine.llama import llama_engine
+from afterword.engine.llama import engine_thread, llama_engine
 from afterword.engine.llama.arithmetic import QUANTISED
 from afterword.engine.llama.checkpoints import State
+from afterword.engine.llama.engine_thread import Loaded
 from afterword.engine.llama.kv import KVSlots
-from afterword.engine.llama.llama_engine import LlamaEngine, Loaded
+from afterword.engine.llama.llama_engine import LlamaEngine
 from afterword.engine.llama.runner import Computed
 from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.sequence import Group, Saved, Span
@@ -133,7 +134,7 @@ async def test_a_prompt_says_how_long_it_waited_for_a_slot() -> None:
 
 async def test_engine_without_work_gives_up_its_workers_once(monkeypatch: pytest.MonkeyPatch) -> None:
     given_up_by: list[str] = []
-    monkeypatch.setattr(llama_engine, "release_workers", lambda: given_up_by.append(threading.current_thread().name))
+    monkeypatch.setattr(engine_thread, "release_workers", lambda: given_up_by.append(threading.current_thread().name))
     async with opened() as bench:
         await eventually(lambda: given_up_by == ["afterword-engine"])
         await complete(bench.engine, ask())

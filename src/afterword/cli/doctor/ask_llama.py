@@ -57,12 +57,11 @@ class AboutVocabulary:
 
     def answer(self) -> Answer:
         """`n_vocab`. Raises `ConfigurationError`."""
-        from afterword.engine.llama.aborting import loading, say_why_it_aborts
+        from afterword.engine.llama.aborting import say_why_it_aborts
         from afterword.engine.llama.binding import LIBRARY, LlamaModel
 
         say_why_it_aborts(LIBRARY)
-        with loading(self.path):
-            return {"n_vocab": LlamaModel(self.path, vocab_only=True).n_vocab}
+        return {"n_vocab": LlamaModel(self.path, vocab_only=True).n_vocab}
 
 
 @dataclass(frozen=True, slots=True)

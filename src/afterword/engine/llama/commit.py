@@ -7,8 +7,7 @@ from afterword.engine.events import PromptDone, PromptScores
 from afterword.engine.llama.arithmetic import Arithmetic
 from afterword.engine.llama.kv import KVSlots, ScoreRow, Slot
 from afterword.engine.llama.runner import Computed
-from afterword.engine.llama.sequence import Sequence
-from afterword.engine.mailbox import Message
+from afterword.engine.llama.sequence import Message, Sequence
 from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.engine.sampling.logprobs import LogSoftmax, NoDistribution
 from afterword.engine.tracker import Counters, public_error
@@ -38,7 +37,7 @@ class Committer:
                 if sequence.slot is not None:
                     # One token without numbers may spoil those before it in the same piece.
                     sequence.slot.cut(0)
-            return [(group.mailbox, public_error(error, NO_NUMBERS))]
+            return [(group.address, public_error(error, NO_NUMBERS))]
 
     def _commit(self, computed: Computed) -> list[Message]:
         sequence, span = computed.span.sequence, computed.span
@@ -53,7 +52,7 @@ class Committer:
             self._score(sequence, computed, slot)
         messages: list[Message] = []
         if n_prompt_rows and not sequence.prefilling and not sequence.group.prompt_done:
-            messages.append((sequence.group.mailbox, self._prompt_done(sequence, slot)))
+            messages.append((sequence.group.address, self._prompt_done(sequence, slot)))
         if sequence.n_pending == 0:
             messages += self._advance(sequence, computed.logits[-1:])
         return messages
@@ -90,12 +89,12 @@ class Committer:
         """Sample the next token, or end a sequence that may not have one."""
         candidate, group = sequence.candidate, sequence.group
         if group.request.max_tokens == 0:
-            return [(group.mailbox, s.candidate.finish_empty()) for s in group.sequences if not s.candidate.finished]
+            return [(group.address, s.candidate.finish_empty()) for s in group.sequences if not s.candidate.finished]
         row = rows[0]
         try:
             token = sequence.sampler.sample(row, candidate.n_tokens)
         except EveryTokenBanned as refusal:
-            return [(group.mailbox, refusal)]
+            return [(group.address, refusal)]
         logprob: float | None = None
         top: tuple[tuple[int, float], ...] = ()
         if group.request.logprobs is not None:
@@ -108,7 +107,7 @@ class Committer:
         if not candidate.finished:
             sequence.sampler.accept(token)
             sequence.last_token = token
-        return [(group.mailbox, event) for event in events]
+        return [(group.address, event) for event in events]
 
 
 def _prompt_scores(rows: list[ScoreRow | None], k: int) -> PromptScores:

@@ -1,4 +1,4 @@
-"""From a GGUF file to a running engine: load it, size its cache, probe it, start its thread."""
+"""From a GGUF file to a model that can compute: load it, size its cache, probe it."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import structlog
 from afterword.config.tree import DEFAULT_CONTEXT, KernelChoice
 from afterword.engine.base import Capabilities
 from afterword.engine.identity import ResultCache, fingerprint, model_hash
-from afterword.engine.llama.aborting import loading, say_why_it_aborts
+from afterword.engine.llama.aborting import say_why_it_aborts
 from afterword.engine.llama.admission import SLOTS_TO_PARKED, most_states_parked
 from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, MICRO_BATCH, QUANTISED, UNFUSED, Arithmetic
 from afterword.engine.llama.binding import (
@@ -21,9 +21,10 @@ from afterword.engine.llama.binding import (
     LlamaModel,
     build_info,
 )
+from afterword.engine.llama.engine_thread import Loaded
 from afterword.engine.llama.kernels import LLAMA_CPP, use_kernels
 from afterword.engine.llama.kv import KVSlots
-from afterword.engine.llama.llama_engine import LlamaEngine, Loaded
+from afterword.engine.llama.llama_engine import LlamaEngine
 from afterword.engine.llama.memory import MemoryNeed, MemoryPlan, cells, compute_bytes, plan_memory
 from afterword.engine.llama.openmp import release_workers
 from afterword.engine.llama.probe import LogitCheck, check_logits, keeps_its_numbers
@@ -82,18 +83,31 @@ class _Opened:
     context: LlamaContext
 
 
+@dataclass(frozen=True, slots=True)
+class EmbeddedModel:
+    """A model that can compute, and what is to be known of it."""
+
+    tokenizer: Vocabulary
+    capabilities: Capabilities
+    fingerprint: str
+    loaded: Loaded
+
+
 def load_engine(settings: LlamaSettings) -> LlamaEngine:
-    """Load the model, allocate its slots and start its thread; seconds to minutes.
+    """Load the model and start its thread in this process, which ends where `load_model` ends it."""
+    model = load_model(settings)
+    return LlamaEngine(
+        model.tokenizer, model.capabilities, model.fingerprint, model.loaded, max_waiting=settings.max_waiting
+    )
+
+
+def load_model(settings: LlamaSettings) -> EmbeddedModel:
+    """Load the model and allocate its slots; seconds to minutes.
 
     Raises `ConfigurationError` if the file is missing, no GGUF or no text model, or if memory is too small. Where
-    llama.cpp aborts, the process says so and ends.
+    llama.cpp aborts, the process ends.
     """
     say_why_it_aborts(LIBRARY)
-    with loading(settings.path):
-        return _load(settings)
-
-
-def _load(settings: LlamaSettings) -> LlamaEngine:
     cache = ResultCache(settings.cache_dir)
     kernels = LLAMA_CPP if settings.kernels == LLAMA_CPP else use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER)
     model = LlamaModel(settings.path)
@@ -118,7 +132,7 @@ def _warn_of_guesses(model: LlamaModel, path: Path) -> None:
 
 def _start(
     model: LlamaModel, settings: LlamaSettings, arithmetic: Arithmetic, identity: tuple[object, ...], cache: ResultCache
-) -> LlamaEngine:
+) -> EmbeddedModel:
     if not model.decoder_only:
         raise _no_text(model, settings)
     memory = _plan_memory(model, settings, arithmetic, _slot_sizes(model, arithmetic, identity, cache))
@@ -133,14 +147,16 @@ def _start(
     try:
         _check_logits(model, context, settings, identity, cache)
         probed = (*identity, astuple(arithmetic), min(context.n_slots, 2))
-        return _engine(_Opened(model, arithmetic, memory, context), settings, probed, cache)
+        return _embedded(_Opened(model, arithmetic, memory, context), settings, probed, cache)
     except BaseException:
         # Before the model, which the caller frees and the context points to.
         context.close()
         raise
 
 
-def _engine(opened: _Opened, settings: LlamaSettings, identity: tuple[object, ...], cache: ResultCache) -> LlamaEngine:
+def _embedded(
+    opened: _Opened, settings: LlamaSettings, identity: tuple[object, ...], cache: ResultCache
+) -> EmbeddedModel:
     model, memory, context = opened.model, opened.memory, opened.context
     exact = _is_exact(opened, identity, cache)
     # The probe computed in this thread and leaves OpenMP workers behind; from here on the engine's thread computes.
@@ -161,13 +177,12 @@ def _engine(opened: _Opened, settings: LlamaSettings, identity: tuple[object, ..
         context.close()
         model.close()
 
-    return LlamaEngine(
+    return EmbeddedModel(
         # Separate from the weights: requests are tokenized and answers spelled also while the engine closes.
         Vocabulary(LlamaModel(settings.path, vocab_only=True)),
         capabilities,
         fingerprint(*identity, memory.context, exact),
         Loaded(Scheduler(kv, runner, LogSoftmax(model.n_vocab), opened.arithmetic), kv, free),
-        max_waiting=settings.max_waiting,
     )
 
 

@@ -18,8 +18,7 @@ from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.policy import Policy, Turns, next_batch
 from afterword.engine.llama.reading_order import ReadingOrder
 from afterword.engine.llama.runner import Runner
-from afterword.engine.llama.sequence import Group, Sequence, Span
-from afterword.engine.mailbox import Message
+from afterword.engine.llama.sequence import Group, Message, Sequence, Span
 from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.engine.tracker import Counters
 from afterword.errors import AfterwordError
@@ -84,30 +83,8 @@ class Scheduler:
         assert not sequence.prefilling, "others may wait for its prompt"
         self._release(sequence)
 
-    def step(self) -> list[Message]:
-        """Compute one batch; the messages come in the order in which they happened."""
-        self._admit()
-        self._close_gap()
-        batch = self._policy(self._reading.in_turn(self.running), self._turns, self._arithmetic)
-        self._turns = batch.turns
-        messages: list[Message] = [(s.group.mailbox, Started()) for s in self.just_admitted if s.group.leader is s]
-        if not batch.pieces:
-            return messages
-        by_slot = {s.slot_id: s for s in self.running}
-        self._committer.counters.add_step(sum(piece.n for piece in batch.pieces))
-        self._reading.note(by_slot[piece.slot] for piece in batch.pieces)
-        for computed in self._runner.forward([_span(by_slot[piece.slot], piece.n) for piece in batch.pieces]):
-            sequence = computed.span.sequence
-            if sequence.slot is not None:
-                messages += self._settle(sequence, self._committer.commit(computed))
-                self._keep_state(sequence)
-            else:
-                # Its group failed within this step, after the slot had been given more tokens than are recorded.
-                slot_id = next(slot_id for slot_id, held_it in by_slot.items() if held_it is sequence)
-                self._kv.drop_unrecorded(self._kv.slot(slot_id))
-        return messages
-
-    def _admit(self) -> None:
+    def admit(self) -> list[Message]:
+        """Give slots to sequences that wait; before each step. The messages say which prompts wait no more."""
         admitted = self._admission.admit(self.running)
         self.running += admitted
         n_steps = self.counters.steps
@@ -122,6 +99,29 @@ class Scheduler:
         for sequence in admitted:
             if sequence.group.admitted_at is None:
                 sequence.group.admitted_at = self.now
+        return [(s.group.address, Started()) for s in self.just_admitted if s.group.leader is s]
+
+    def step(self) -> list[Message]:
+        """Compute one batch of what was admitted; the messages come in the order in which they happened."""
+        self._close_gap()
+        batch = self._policy(self._reading.in_turn(self.running), self._turns, self._arithmetic)
+        self._turns = batch.turns
+        if not batch.pieces:
+            return []
+        by_slot = {s.slot_id: s for s in self.running}
+        self._committer.counters.add_step(sum(piece.n for piece in batch.pieces))
+        self._reading.note(by_slot[piece.slot] for piece in batch.pieces)
+        messages: list[Message] = []
+        for computed in self._runner.forward([_span(by_slot[piece.slot], piece.n) for piece in batch.pieces]):
+            sequence = computed.span.sequence
+            if sequence.slot is not None:
+                messages += self._settle(sequence, self._committer.commit(computed))
+                self._keep_state(sequence)
+            else:
+                # Its group failed within this step, after the slot had been given more tokens than are recorded.
+                slot_id = next(slot_id for slot_id, held_it in by_slot.items() if held_it is sequence)
+                self._kv.drop_unrecorded(self._kv.slot(slot_id))
+        return messages
 
     def _close_gap(self) -> None:
         """Move one sequence next to the others if that pays; once a step, so gaps close one by one."""

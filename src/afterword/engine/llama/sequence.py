@@ -5,6 +5,7 @@ All state of a running completion lives here and dies with it. Engine thread onl
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,12 @@ from numpy.typing import NDArray
 from afterword.engine.candidate import Candidate
 from afterword.engine.line import Claim
 from afterword.engine.llama.kv import Books, Demand, Slot
-from afterword.engine.mailbox import Mailbox
+from afterword.engine.mailbox import EventOrError
 from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.sampler import Sampler
+
+Message = tuple[Any, EventOrError]
+"""The address of a group, and what is told of it."""
 
 Saved = NDArray[np.uint8]
 """What a slot held, in llama.cpp's own format."""
@@ -25,8 +29,8 @@ class Group:
     """One `GenerationRequest` in the engine."""
 
     request: GenerationRequest
-    mailbox: Mailbox
-    """Where its events go."""
+    address: Any
+    """Whose its events are: a mailbox, or a number in another process. Only who made the group knows what it is."""
     queued_at: float
     """Seconds on the monotonic clock."""
     admitted_at: float | None = None

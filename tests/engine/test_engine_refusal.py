@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from afterword.cluster.messages import refusal
+from afterword.engine.engine_refusal import refusal
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded
 
 

@@ -1,0 +1,219 @@
+"""The thread that owns a llama.cpp context: it takes commands between steps, and tells its outlet what came of them.
+
+Only this thread touches the scheduler, the context and sequences. Knows no event loop, and not where its outlet is: in
+this process (`llama_engine.py`), or in the one that owns the socket (`engine/worker/`).
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from afterword.engine.candidate import new_candidates
+from afterword.engine.events import Finished
+from afterword.engine.llama.kv import Demand, KVSlots
+from afterword.engine.llama.openmp import release_workers
+from afterword.engine.llama.scheduler import Scheduler
+from afterword.engine.llama.sequence import Group, Message, Sequence
+from afterword.engine.request import GenerationRequest
+from afterword.engine.sampling.random_stream import RandomStream
+from afterword.engine.sampling.sampler import Sampler, Workspace
+from afterword.engine.tracker import public_error
+from afterword.errors import AfterwordError
+from afterword.tokens import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model that can compute. It belongs to the engine's thread once that has started."""
+
+    scheduler: Scheduler
+    kv: KVSlots
+    free: Callable[[], None]
+    """Frees the model's memory; called once, at the end of the thread."""
+
+
+class Progress(NamedTuple):
+    """How far a thread is."""
+
+    n_ended: int
+    """Sequences that have ended since its start."""
+    n_running: int
+    """Sequences that hold a slot."""
+    n_idle: int
+    """Slots without a sequence whose tokens are kept."""
+    waited: tuple[float, ...] = ()
+    """Seconds that each sequence which has got a slot since the last one had to wait for it."""
+
+
+class Outlet(Protocol):
+    """What an engine's thread tells, and calls from itself."""
+
+    def report(self, messages: list[Message], progress: Progress) -> None:
+        """Messages in the order in which they happened. A step is reported also if it has none.
+
+        `Started` is told before anything of the prompt is computed.
+        """
+        ...
+
+    def end(self, error: BaseException | None) -> None:
+        """The thread ends, because of `error` or because it was closed."""
+        ...
+
+
+class EngineThread:
+    """Runs what it is given until it is closed. Methods may be called from any thread and do not wait."""
+
+    def __init__(self, tokenizer: Tokenizer, loaded: Loaded, outlet: Outlet, *, reproducible: bool) -> None:
+        """Start the thread. `reproducible`: the model keeps the promise of docs/rules.md#same-bytes."""
+        self._tokenizer = tokenizer
+        self._reproducible = reproducible
+        self._outlet = outlet
+        self._workspace = Workspace(tokenizer.n_vocab)
+        self._changed = threading.Condition()
+        self._commands: list[Callable[[], None]] = []
+        self._closing = False
+        self._groups: dict[Any, Group] = {}
+        """Prompts that have not ended, by address."""
+        self._n_taken = 0
+        """Sequences that the scheduler was given and that were not counted as ended yet."""
+        self._n_ended = 0
+        self._scheduler, self._kv, self._free = loaded.scheduler, loaded.kv, loaded.free
+        self._thread = threading.Thread(target=self._run, name="afterword-engine", daemon=True)
+        self._thread.start()
+
+    def add(self, request: GenerationRequest, address: Any) -> None:
+        """Queue a prompt, whose events are told with `address`."""
+        group = Group(request, address, time.monotonic())
+        self._post(lambda: self._add(group))
+
+    def cancel(self, address: Any) -> None:
+        """Drop the prompt of that address, if it has not ended."""
+        self._post(lambda: self._cancel(address))
+
+    def end(self, address: Any, index: int) -> None:
+        """End one candidate, as `Generation.end` does."""
+        self._post(lambda: self._end(address, index))
+
+    def close(self) -> None:
+        """Have the thread end, whatever it has left to do."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+
+    def join(self) -> None:
+        """Wait until the thread has ended."""
+        self._thread.join()
+
+    def _post(self, command: Callable[[], None]) -> None:
+        with self._changed:
+            self._commands.append(command)
+            self._changed.notify()
+
+    # Everything below runs on the thread.
+
+    def _run(self) -> None:
+        failure: BaseException | None = None
+        try:
+            while self._take_commands():
+                self._scheduler.now = time.monotonic()
+                started = self._scheduler.admit()
+                if self._scheduler.just_admitted:
+                    self._tell(started, self._waits())
+                self._tell(self._scheduler.step())
+        except BaseException as error:
+            failure = error
+        finally:
+            try:
+                self._outlet.end(failure)
+            finally:
+                self._free()
+
+    def _take_commands(self) -> bool:
+        """Run posted commands, waiting for some if there is nothing else to do; False when the engine closes."""
+        if self._scheduler.idle:
+            # While idle, this thread's OpenMP workers would slow down other engines (openmp.py).
+            release_workers()
+        with self._changed:
+            while not self._commands and self._scheduler.idle and not self._closing:
+                self._changed.wait()
+            if self._closing:
+                return False
+            commands, self._commands = self._commands, []
+        for command in commands:
+            command()
+        if commands:
+            self._tell([])
+        return True
+
+    def _add(self, group: Group) -> None:
+        self._n_taken += group.request.n_candidates
+        try:
+            group.sequences = self._sequences_of(group)
+        except Exception as error:  # of any kind: it must fail this request alone
+            failure = public_error(error, "The engine could not take this request; the server's log has the cause.")
+            self._tell([(group.address, failure)])
+        else:
+            self._groups[group.address] = group
+            self._scheduler.add(group)
+
+    def _sequences_of(self, group: Group) -> list[Sequence]:
+        """A group's candidates, ready to be scheduled."""
+        request = group.request
+        prompt = np.array(request.prompt, dtype=np.int32)
+        reproducible = request.reproducible and self._reproducible
+        sequences: list[Sequence] = []
+        for candidate in new_candidates(request, self._tokenizer):
+            sampler = Sampler(
+                request.sampling,
+                self._workspace,
+                RandomStream(request.seed, request.prompt_index, candidate.index),
+                piece=self._tokenizer.piece,
+                prompt=request.prompt,
+                end_ids=request.end_ids,
+                min_tokens=request.min_tokens,
+            )
+            # Only one candidate scores the prompt; the others reuse its rows.
+            score_top = request.prompt_logprobs if candidate.index == 0 else None
+            sequences.append(Sequence(group, candidate, sampler, Demand(prompt, reproducible, score_top)))
+        return sequences
+
+    def _cancel(self, address: Any) -> None:
+        group = self._groups.pop(address, None)
+        if group is not None:
+            self._scheduler.counters.cancelled += sum(s.slot is not None for s in group.sequences) + len(group.waiting)
+            self._scheduler.cancel(group)
+
+    def _end(self, address: Any, index: int) -> None:
+        group = self._groups.get(address)
+        sequence = None if group is None else group.sequences[index]
+        # A sequence without a slot has finished.
+        if sequence is not None and sequence.slot is not None and not sequence.candidate.finished:
+            events = sequence.candidate.end()
+            self._scheduler.end(sequence)
+            self._tell([(address, event) for event in events])
+
+    def _tell(self, messages: list[Message], waited: tuple[float, ...] = ()) -> None:
+        for address, what in messages:
+            group = self._groups.get(address)
+            if group is None or not isinstance(what, Finished | AfterwordError):
+                continue
+            if isinstance(what, AfterwordError) or all(s.candidate.finished for s in group.sequences):
+                del self._groups[address]
+        self._outlet.report(messages, self._progress(waited))
+
+    def _waits(self) -> tuple[float, ...]:
+        admitted = self._scheduler.just_admitted
+        # An idle engine takes no further step: without this its last requests would stay in memory.
+        self._scheduler.just_admitted = []
+        now = time.monotonic()
+        return tuple(now - sequence.group.queued_at for sequence in admitted)
+
+    def _progress(self, waited: tuple[float, ...]) -> Progress:
+        n_taken = len(self._scheduler.running) + self._scheduler.n_waiting
+        self._n_ended += self._n_taken - n_taken
+        self._n_taken = n_taken
+        return Progress(self._n_ended, len(self._scheduler.running), self._kv.n_idle, waited)

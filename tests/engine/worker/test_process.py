@@ -1,0 +1,58 @@
+"""Files and machines on which the process of a model does not come to life."""
+
+import signal
+from pathlib import Path
+
+import pytest
+from tests.models.engines import kept_tiny, settings
+from tests.models.tiny import Tiny
+
+from afterword.engine.worker import process
+from afterword.engine.worker.process import Worker, how_it_ended
+from afterword.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (0, "by itself with code 0"),
+        (1, "by itself with code 1"),
+        (-signal.SIGKILL, "signal 9 (Killed), as by a system that has no memory left"),
+        (-signal.SIGSEGV, "signal 11 (Segmentation fault)"),
+        (-signal.SIGRTMAX, f"signal {signal.SIGRTMAX} "),
+    ],
+)
+def test_an_exit_code_is_said_in_words(code: int, said: str) -> None:
+    assert said in how_it_ended(code)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
+def test_a_process_that_ends_while_it_loads_is_a_refusal(number: int) -> None:
+    path = kept_tiny(Tiny())
+    worker = Worker(settings(path, path.parent))
+    worker._process.send_signal(number)
+    with pytest.raises(ConfigurationError, match=rf"^The model file {path} cannot be loaded: .*signal {number}"):
+        worker.load()
+
+
+def test_a_program_that_does_not_start_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "CHILD", "no.such.module")
+    path = kept_tiny(Tiny())
+    worker = Worker(settings(path, path.parent))
+    with pytest.raises(ConfigurationError, match="code 1"):
+        worker.load()
+    assert "No module named" in worker.last_words
+
+
+def test_a_process_has_no_file_of_the_server_s_but_its_connection(tmp_path: Path) -> None:
+    with (tmp_path / "secret").open("w"):
+        path = kept_tiny(Tiny())
+        worker = Worker(settings(path, path.parent))
+        try:
+            worker.load()
+            opened = [str(link.readlink()) for link in Path(f"/proc/{worker.pid}/fd").iterdir()]
+        finally:
+            worker.kill()
+            worker.end()
+    assert sum(name.startswith("socket:") for name in opened) == 1
+    assert not any("secret" in name for name in opened)
