@@ -3,12 +3,13 @@
 Each key has a sorted set of its running requests (`number:tokens`, scored by when their lease ends) and a hash of the
 tokens it has used (by the second in which they leave the window). A process renews the
 leases of its own requests; those of a process that has died run out. Each process sends its own time, so clocks must
-agree.
+agree. Where one was set back, what lies too far ahead is counted from now on: for one window more, not until that time.
 """
 
 import asyncio
 import secrets
 import time
+from collections import Counter
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from typing import cast
@@ -31,19 +32,27 @@ _TAKE = """
 local now, n_tokens = tonumber(ARGV[1]), tonumber(ARGV[2])
 local max_running, max_tokens = tonumber(ARGV[3]), tonumber(ARGV[4])
 redis.call('zremrangebyscore', KEYS[1], '-inf', now)
+for _, member in ipairs(redis.call('zrangebyscore', KEYS[1], '(' .. ARGV[6], '+inf')) do
+    redis.call('zadd', KEYS[1], ARGV[6], member)
+end
 local running = redis.call('zrange', KEYS[1], 0, -1)
-local reserved, used, leaving = 0, 0, {}
+local reserved, used, latest, leaving = 0, 0, tonumber(ARGV[8]), {}
 for _, member in ipairs(running) do
     reserved = reserved + tonumber(string.match(member, ':(%d+)$'))
 end
 local fields = redis.call('hgetall', KEYS[2])
 for i = 1, #fields, 2 do
-    if tonumber(fields[i]) > now then
-        used = used + tonumber(fields[i + 1])
-        leaving[#leaving + 1] = fields[i]
-        leaving[#leaving + 1] = fields[i + 1]
-    else
+    local second, n = tonumber(fields[i]), tonumber(fields[i + 1])
+    if second > latest then
         redis.call('hdel', KEYS[2], fields[i])
+        redis.call('hincrby', KEYS[2], ARGV[8], n)
+    elseif second <= now then
+        redis.call('hdel', KEYS[2], fields[i])
+    end
+    if second > now then
+        used = used + n
+        leaving[#leaving + 1] = math.min(second, latest)
+        leaving[#leaving + 1] = n
     end
 end
 local taken = 0
@@ -141,8 +150,9 @@ class RedisBudgets(Budgets):
             member,
             now + self._lease,
             self._expiry,
+            leaving_second(now),
         ]
-        found = await cast("Awaitable[tuple[int, int, int, list[bytes]]]", self._take(_names(key), arguments))
+        found = await cast("Awaitable[tuple[int, int, int, list[int]]]", self._take(_names(key), arguments))
         taken, n_running, n_reserved, leaving = found
         return taken == 1, Budget(now, n_running, n_reserved, _pairs(leaving))
 
@@ -161,6 +171,9 @@ def _member(request: RunningRequest) -> str:
     return f"{request.number}:{request.n_tokens}"
 
 
-def _pairs(flat: Sequence[bytes]) -> dict[int, int]:
-    numbers = [int(one) for one in flat]
-    return dict(zip(numbers[::2], numbers[1::2], strict=True))
+def _pairs(flat: Sequence[int]) -> dict[int, int]:
+    """The tokens of each second; one may be listed more than once."""
+    sums: Counter[int] = Counter()
+    for second, n in zip(flat[::2], flat[1::2], strict=True):
+        sums[second] += n
+    return sums

@@ -98,4 +98,9 @@ class RedisRequests(RequestWindows):
 def _window(n: int, oldest: float, newest: float, now: float) -> RequestWindow:
     if n == 0:
         return RequestWindow(0, 0.0, 0.0)
-    return RequestWindow(n, max(0.0, oldest + WINDOW - now), max(0.0, newest + WINDOW - now))
+    return RequestWindow(n, _wait(oldest, now), _wait(newest, now))
+
+
+def _wait(sent: float, now: float) -> float:
+    """Until a request has left the window. No longer than that, though a clock may have been set back since."""
+    return min(max(0.0, sent + WINDOW - now), float(WINDOW))
