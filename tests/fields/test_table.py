@@ -8,7 +8,9 @@ import pytest
 import afterword
 from afterword.completions.unsupported import REPETITION_MODIFIERS, UNSUPPORTED
 from afterword.fields.field import GROUPS, RequestField
-from afterword.fields.sampling import SAMPLING_FIELDS, Sampling
+from afterword.fields.repeats import REPEAT_FIELDS
+from afterword.fields.sampling import Sampling
+from afterword.fields.shaping import SHAPING_FIELDS
 from afterword.fields.table import DECLARED, EXTENSIONS, FEATURES, FIELDS
 
 PACKAGE = Path(afterword.__file__).parent
@@ -106,11 +108,11 @@ def homes(name: str) -> set[str]:
 
 
 def test_a_field_of_samplers_is_declared_once_and_used_where_tokens_are_drawn() -> None:
-    assert homes("min_p") == {"fields/sampling.py", "engine/sampling/sampler.py"}
+    assert homes("top_a") == {"fields/shaping.py", "fields/order.py", "engine/sampling/truncation.py"}
 
 
-NEW = [field.name for field in SAMPLING_FIELDS if not field.documented] + ["return_token_ids"]
-"""Extensions that samplers are told, and the last one that was added to the answer."""
+NEW = [field.name for field in (*SHAPING_FIELDS, *REPEAT_FIELDS) if field.name != "samplers"] + ["return_token_ids"]
+"""Extensions that samplers are told, but one whose name is a plain word, and the last one that the answer got."""
 
 
 @pytest.mark.parametrize("name", NEW)

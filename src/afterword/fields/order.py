@@ -1,5 +1,7 @@
 """In which order samplers are applied: their names, those of other servers for them, and lists of them in a request."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 from pydantic import PlainValidator, WithJsonSchema
@@ -7,49 +9,57 @@ from pydantic import PlainValidator, WithJsonSchema
 from afterword.fields.field import Control
 from afterword.fields.shapes import named, refusal, shown
 
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One sampler."""
+
+    off: Mapping[str, float]
+    """The values of its fields at which it changes nothing."""
+    others: tuple[str, ...] = ()
+    """Its names at other servers."""
+    llama_server: str | None = None
+    """Its name there; None: it has none like it."""
+
+
+STEPS: Final[Mapping[str, Step]] = {
+    "penalties": Step(
+        {"repetition_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0},
+        ("repetition_penalty", "presence_penalty", "frequency_penalty"),
+        "penalties",
+    ),
+    "dry": Step({"dry_multiplier": 0.0}, (), "dry"),
+    "temperature": Step(
+        {"temperature": 1.0, "dynatemp_range": 0.0}, ("temp", "temp_ext", "dynamic_temperature"), "temperature"
+    ),
+    "smoothing": Step({"smoothing_factor": 0.0}, ("quadratic_sampling",)),
+    "top_n_sigma": Step({"top_n_sigma": 0.0}, ("nsigma", "top_nsigma"), "top_n_sigma"),
+    "epsilon_cutoff": Step({"epsilon_cutoff": 0.0}),
+    "eta_cutoff": Step({"eta_cutoff": 0.0}),
+    "min_p": Step({"min_p": 0.0}, (), "min_p"),
+    "top_a": Step({"top_a": 0.0}),
+    "top_k": Step({"top_k": 0}, (), "top_k"),
+    "tfs": Step({"tfs": 1.0}, ("tfs_z",)),
+    "typical_p": Step({"typical_p": 1.0}, ("typ_p", "typical"), "typ_p"),
+    "top_p": Step({"top_p": 1.0}, (), "top_p"),
+    "xtc": Step({"xtc_probability": 0.0}, (), "xtc"),
+    "mirostat": Step({"mirostat": 0}),
+    "adaptive_p": Step({"adaptive_target": -1.0}, ("adaptive-p",), "adaptive_p"),
+}
+"""Every sampler by its name, in the order in which they are applied by default."""
+
+DEFAULT_ORDER: Final = tuple(STEPS)
+
 FIRST: Final = ("penalties", "dry")
 """Always ahead of the others: they change logits, not a set of tokens."""
 
 LATE_TEMPERATURE: Final = ("temperature", "smoothing")
 """What `temperature_last` moves to the end."""
 
-DEFAULT_ORDER: Final = (
-    *FIRST,
-    "temperature",
-    "smoothing",
-    "top_n_sigma",
-    "epsilon_cutoff",
-    "eta_cutoff",
-    "min_p",
-    "top_a",
-    "top_k",
-    "tfs",
-    "typical_p",
-    "top_p",
-    "xtc",
-    "mirostat",
-    "adaptive_p",
-)
+_BY_NAME: Final = {also: (name,) for name, step in STEPS.items() for also in (name, *step.others)}
 
-_ALSO: Final = {
-    "temp": ("temperature",),
-    "temp_ext": ("temperature",),
-    "dynamic_temperature": ("temperature",),
-    "quadratic_sampling": ("smoothing",),
-    "typ_p": ("typical_p",),
-    "typical": ("typical_p",),
-    "tfs_z": ("tfs",),
-    "nsigma": ("top_n_sigma",),
-    "top_nsigma": ("top_n_sigma",),
-    "adaptive-p": ("adaptive_p",),
-    "repetition_penalty": ("penalties",),
-    "presence_penalty": ("penalties",),
-    "frequency_penalty": ("penalties",),
-    # Bans and samplers that are refused where they are used; their place in a list changes nothing.
-    "no_repeat_ngram": (),
-    "encoder_repetition_penalty": (),
-    "infill": (),
-}
+_WITHOUT_A_PLACE: Final = ("no_repeat_ngram", "encoder_repetition_penalty", "infill", "")
+"""Bans, and samplers that are refused where they are used: their place in a list changes nothing."""
 
 _NUMBERED: Final = (
     ("top_k",),
@@ -105,10 +115,10 @@ def _names(item: object) -> tuple[str, ...]:
             return _NUMBERED[item]
         case str():
             name = item.strip().lower()
-            if name in DEFAULT_ORDER:
-                return (name,)
-            if name in _ALSO or name == "":
-                return _ALSO.get(name, ())
+            if name in _WITHOUT_A_PLACE:
+                return ()
+            if name in _BY_NAME:
+                return _BY_NAME[name]
         case _:
             pass
     known = ", ".join(DEFAULT_ORDER)

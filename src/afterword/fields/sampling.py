@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from afterword.fields.field import documented, extension, fields_of
-from afterword.fields.order import DEFAULT_ORDER
+from afterword.fields.order import STEPS
 from afterword.fields.repeats import REPEAT_FIELDS, Repeats
 from afterword.fields.shapes import LogitBias
 from afterword.fields.shaping import SHAPING_FIELDS, Shaping
@@ -90,13 +90,17 @@ class Sampling:
                 raise ValueError(f"'dynatemp_low' ({low}) must not be above 'dynatemp_high' ({high}).")
             mine["temperature"] = (low + high) / 2
             shaping = replace(shaping, dynamic_temperature=False, dynatemp_range=(high - low) / 2)
-        repeats = self.repeats
-        for name in DEFAULT_ORDER:
-            if name not in shaping.order:
-                mine |= _NEUTRAL.get(name, {})
-                shaping = replace(shaping, **_NEUTRAL_SHAPING.get(name, {}))
-                repeats = replace(repeats, **_NEUTRAL_REPEATS.get(name, {}))
-        return replace(self, shaping=shaping, repeats=repeats, **mine)
+        left_out = [step.off for name, step in STEPS.items() if name not in shaping.order]
+        applied = replace(self, shaping=shaping, **mine)
+        if not left_out:
+            return applied
+        values = values_of_sampling(applied)
+        return sampling_of(values | {name: value for off in left_out for name, value in off.items()})
+
+    def is_on(self, sampler: str) -> bool:
+        """Whether the sampler of that name changes anything."""
+        values = values_of_sampling(self)
+        return any(values[name] != value for name, value in STEPS[sampler].off.items())
 
 
 _COMMON_FIELDS = fields_of(Sampling)
@@ -119,28 +123,3 @@ def sampling_of(values: Mapping[str, Any]) -> Sampling:
 
 
 _NO_DRAW = {one.name: one.default for one in _COMMON_FIELDS if one.draws}
-
-_NEUTRAL: Final[dict[str, dict[str, Any]]] = {
-    "penalties": {"repetition_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0},
-    "temperature": {"temperature": 1.0},
-    "min_p": {"min_p": 0.0},
-    "top_k": {"top_k": 0},
-    "top_p": {"top_p": 1.0},
-}
-"""What a sampler that is left out has its fields set to."""
-
-_NEUTRAL_SHAPING: Final[dict[str, dict[str, Any]]] = {
-    "temperature": {"dynatemp_range": 0.0},
-    "smoothing": {"smoothing_factor": 0.0},
-    "top_n_sigma": {"top_n_sigma": 0.0},
-    "epsilon_cutoff": {"epsilon_cutoff": 0.0},
-    "eta_cutoff": {"eta_cutoff": 0.0},
-    "top_a": {"top_a": 0.0},
-    "tfs": {"tfs": 1.0},
-    "typical_p": {"typical_p": 1.0},
-    "xtc": {"xtc_probability": 0.0},
-    "mirostat": {"mirostat": 0},
-    "adaptive_p": {"adaptive_target": -1.0},
-}
-
-_NEUTRAL_REPEATS: Final[dict[str, dict[str, Any]]] = {"dry": {"dry_multiplier": 0.0}}

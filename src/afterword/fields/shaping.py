@@ -13,12 +13,11 @@ _LLAMA: Final = ("llama-server",)
 _OURS: Final = ("afterword",)
 
 
-def _off(value: float) -> float:
-    return -1.0 if value < 0 else value
+OffBelowZero = Annotated[float, AfterValidator(lambda value: max(value, 0.0))]
+"""A number that is 0 where it is negative."""
 
-
-OffBelowZero = Annotated[float, AfterValidator(_off)]
-"""A number that is -1 wherever it is negative."""
+TargetOrNone = Annotated[float, AfterValidator(lambda value: value if value >= 0 else -1.0)]
+"""A number that is -1 where it is negative."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,6 @@ class Shaping:
         _GROUP,
         draws=True,
         aliases=("nsigma", "top_nsigma"),
-        neutral=(-1.0,),
         vendors=_LLAMA,
     )
     top_a: float = extension(
@@ -198,7 +196,7 @@ class Shaping:
         modifies="mirostat",
         uses="mirostat",
     )
-    adaptive_target: OffBelowZero = extension(
+    adaptive_target: TargetOrNone = extension(
         -1.0,
         "Prefer tokens of about this probability, so that it is that of the text on average; below 0: off.",
         _GROUP,

@@ -185,7 +185,7 @@ def test_adaptive_p_brings_the_average_to_its_target() -> None:
     [
         ({}, []),
         ({"temperature": 0.5, "top_p": 0.9}, ["temperature", "top_p"]),
-        ({"xtc_probability": 0.5, "xtc_threshold": 0.51}, []),
+        ({"top_n_sigma": -1, "adaptive_target": -0.01, "mirostat_tau": 3}, []),
         ({"mirostat": 2, "tfs": 0.9}, ["tfs", "mirostat"]),
         ({"temperature": 0.5, "top_p": 0.9, "temperature_last": True}, ["top_p", "temperature"]),
         ({"top_k": 5, "top_p": 0.9, "samplers": ["top_p", "top_k"]}, ["top_p", "top_k"]),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from afterword.engine.sampling.adaptive import AdaptiveP, Mirostat1, Mirostat2
 from afterword.engine.sampling.candidates import Candidates
 from afterword.engine.sampling.truncation import TRUNCATIONS, exclude_top_choices
+from afterword.fields.order import FIRST
 from afterword.fields.sampling import Sampling
 from afterword.fields.shaping import Shaping
 
@@ -69,31 +70,11 @@ def needs_chain(sampling: Sampling) -> bool:
 
 def active_samplers(sampling: Sampling) -> list[str]:
     """Names of the samplers after the penalties that change something, in the order of the request."""
-    shaping = sampling.shaping
-    active = {
-        "temperature": sampling.temperature != 1 or shaping.dynatemp_range > 0,
-        "smoothing": shaping.smoothing_factor > 0,
-        "top_n_sigma": shaping.top_n_sigma > 0,
-        "epsilon_cutoff": shaping.epsilon_cutoff > 0,
-        "eta_cutoff": shaping.eta_cutoff > 0,
-        "min_p": sampling.min_p > 0,
-        "top_a": shaping.top_a > 0,
-        "top_k": sampling.top_k > 0,
-        "tfs": shaping.tfs < 1,
-        "typical_p": shaping.typical_p < 1,
-        "top_p": sampling.top_p < 1,
-        "xtc": shaping.xtc_probability > 0 and shaping.xtc_threshold <= _MOST_XTC,
-        "mirostat": shaping.mirostat > 0,
-        "adaptive_p": shaping.adaptive_target >= 0,
-    }
-    return [name for name in shaping.order if active.get(name, False)]
+    return [name for name in sampling.shaping.order if name not in FIRST and sampling.is_on(name)]
 
 
 _COMMON: Final = ("temperature", "min_p", "top_k", "top_p")
 """What `sampler.py` does by itself, in its order."""
-
-_MOST_XTC: Final = 0.5
-"""No two tokens are above a higher threshold."""
 
 
 def _remembering(shaping: Shaping) -> dict[str, Mirostat1 | Mirostat2 | AdaptiveP]:

@@ -12,6 +12,7 @@ from afterword.engine.request import GenerationRequest
 from afterword.engine.upstream.learned_tokenizer import text_of
 from afterword.engine.upstream.seeds import derived_seed, seed_of_32_bits
 from afterword.fields.field import RequestField
+from afterword.fields.order import STEPS
 from afterword.fields.repeats import REPEAT_FIELDS
 from afterword.fields.sampling import SAMPLING_FIELDS, values_of_sampling
 from afterword.fields.shaping import ORDER_FIELDS, SHAPING_FIELDS
@@ -148,27 +149,13 @@ def _is_said(field: RequestField, values: dict[str, Any], kind: UpstreamKind) ->
     return not has_our_defaults or field.is_used(values[field.name])
 
 
-_LLAMA_SERVER_CALLS = {
-    "penalties": "penalties",
-    "dry": "dry",
-    "temperature": "temperature",
-    "top_n_sigma": "top_n_sigma",
-    "min_p": "min_p",
-    "top_k": "top_k",
-    "typical_p": "typ_p",
-    "top_p": "top_p",
-    "xtc": "xtc",
-    "adaptive_p": "adaptive_p",
-}
-"""Its names for the samplers of an order."""
-
-
 def _spell_for_llama_server(body: dict[str, Any], request: GenerationRequest) -> None:
     """What it has another form or default for. Its own order ends with the temperature, ours begins with it."""
     order = request.sampling.shaping.order
     for name in (*ORDER_FIELDS, "dynamic_temperature", "repetition_penalty_range"):
         body.pop(name, None)
-    body["samplers"] = [_LLAMA_SERVER_CALLS[name] for name in order if name in _LLAMA_SERVER_CALLS]
+    names = (STEPS[name].llama_server for name in order)
+    body["samplers"] = [name for name in names if name is not None]
     # Its penalties cover the last 64 tokens by default; ours cover all. It allocates a buffer of this size.
     last = request.sampling.repeats.penalty_range
     body["repeat_last_n"] = len(request.prompt) + request.max_tokens if last is None else last
