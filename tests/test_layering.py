@@ -104,9 +104,9 @@ def test_each_library_is_imported_in_its_home_only(path: Path) -> None:
 def test_files_and_functions_stay_short(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    lengths = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions}
+    lengths = [(node.name, (node.end_lineno or 0) - node.lineno + 1) for node in functions]
     assert len(text.splitlines()) <= MAX_FILE_LINES
-    assert {name: length for name, length in lengths.items() if length > MAX_FUNCTION_LINES} == {}
+    assert [(name, length) for name, length in lengths if length > MAX_FUNCTION_LINES] == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=IDS)

@@ -6,6 +6,7 @@ Knows no HTTP framework. Each application has its own `Metrics`, so two in one p
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Protocol
 
@@ -94,52 +95,41 @@ class Metrics(RequestMetrics):
         """`models`: those whose engines are shown."""
         self._collected = CollectorRegistry()
         self._collected.register(EngineCollector(models))
-        self._requests = Counter(
+        counter = partial(Counter, registry=self._collected)
+        histogram = partial(Histogram, registry=self._collected)
+        self._requests = counter(
             "afterword_requests",
             "Requests that ended, by what became of them: 499 the client left, an error's status where a stream broke.",
             ("route", "status"),
-            registry=self._collected,
         )
-        self._latency = Histogram(
+        self._latency = histogram(
             "afterword_request_seconds",
             "Time from a request's arrival to the end of its answer, in seconds.",
             ("route",),
-            registry=self._collected,
             buckets=_LATENCY_BUCKETS,
         )
-        self._ttft = Histogram(
+        self._ttft = histogram(
             "afterword_time_to_first_token_seconds",
             "Time from a request's arrival to its first token, in seconds.",
             ("model",),
-            registry=self._collected,
             buckets=_TTFT_BUCKETS,
         )
-        self._gaps = Histogram(
+        self._gaps = histogram(
             "afterword_inter_token_seconds",
             "Time between two tokens of a candidate, in seconds.",
             ("model",),
-            registry=self._collected,
             buckets=_GAP_BUCKETS,
         )
-        self._failures = Counter(
-            "afterword_failures",
-            "Requests that were refused or failed, by why.",
-            ("reason",),
-            registry=self._collected,
-        )
+        self._failures = counter("afterword_failures", "Requests that were refused or failed, by why.", ("reason",))
         self._keys = KeyCollector()
         self._collected.register(self._keys)
-        self._left = Counter(
+        self._left = counter(
             "afterword_clients_left",
             "Requests whose client went away before the answer was complete.",
             ("route",),
-            registry=self._collected,
         )
-        self._flagged = Counter(
-            "afterword_completions_flagged",
-            "Candidates that the content filter ended.",
-            ("model",),
-            registry=self._collected,
+        self._flagged = counter(
+            "afterword_completions_flagged", "Candidates that the content filter ended.", ("model",)
         )
 
     @override
