@@ -1,17 +1,18 @@
 """Whatever the policy and the kernels: seeded answers do not depend on what else runs, and everybody finishes.
 
 The fake context's logits depend on how each token was computed, so a policy or a layout that breaks a rule changes
-answers. `policies.py` has the other policies; nothing else knows of them.
+answers. `policies.py` has the other policies; a new one is written there, and no other file knows of it.
 """
 
+import inspect
 from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.engine.llama import policies
 from tests.engine.llama.fake_context import KERNELS, Kernels
 from tests.engine.llama.harness import Harness, Reading, ask, words
-from tests.engine.llama.policies import everything_at_once, small_pieces
 
 from afterword.engine.events import PromptDone, Started
 from afterword.engine.line import Claim
@@ -107,7 +108,12 @@ def assert_same(reading: Reading, alone: Reading, *, left: bool) -> None:
 
 
 ARITHMETICS = {"quantised": QUANTISED, "floats": FLOATS, "independent": INDEPENDENT}
-OTHERS = {policy.__name__: policy for policy in (small_pieces, everything_at_once)}
+OTHERS: dict[str, Policy] = {
+    name: made
+    for name, made in vars(policies).items()
+    if inspect.isfunction(made) and made.__module__ == policies.__name__
+}
+"""Every function of `policies.py`."""
 
 
 def assert_played_as_alone(played: list[Job], n_slots: int, arithmetic: Arithmetic, policy: Policy) -> None:
