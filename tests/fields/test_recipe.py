@@ -12,7 +12,10 @@ import pytest
 from tests.test_contributing import QUOTED, ROOT, section
 
 FIELD = "allowed_token_ids"
-COPIED = ("src", "tests", "scripts", "docs", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "pyproject.toml")
+COPIED = (
+    *("src", "tests", "scripts", "docs", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "pyproject.toml"),
+    *sorted(path.name for path in ROOT.glob("requirements*.lock")),
+)
 """What the steps change, and what their tests read."""
 
 TESTS = (
