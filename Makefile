@@ -7,6 +7,7 @@
 #   make test-models    run the tests of real weights and of vocabularies; fetches those first, about 750 MB
 #   make test-vllm      run the tests of the vLLM engine, in an environment of its own; builds that first, about 4 GB
 #   make test-cluster   run the tests that need Ray, in an environment of their own; builds that first, about 1 GB
+#   make test-container build the container image on a base made by debootstrap, and serve from it; needs buildah, root
 #   make fuzz           ten thousand mutated model files instead of some hundred
 #   make test-e2e       drive the playground in Chromium, which must be installed  (ARGS="-k tree")
 #   make screenshots    do that and write the pictures of docs/playground.md anew
@@ -35,7 +36,7 @@ export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
 export VIRTUAL_ENV := $(CURDIR)/.venv
 export UV_NO_PROGRESS := 1
 
-.PHONY: serve test test-clients test-models test-vllm test-vllm-run test-cluster test-cluster-run fuzz test-e2e screenshots bench bench-run check audit fmt docs lock clean setup setup-dev setup-linter setup-node
+.PHONY: serve test test-clients test-container test-models test-vllm test-vllm-run test-cluster test-cluster-run fuzz test-e2e screenshots bench bench-run check audit fmt docs lock clean setup setup-dev setup-linter setup-node
 
 serve: .venv/.stamp-runtime
 	@exec $(BIN)/afterword serve $(ARGS)
@@ -43,6 +44,9 @@ serve: .venv/.stamp-runtime
 test: setup-dev
 	@$(BIN)/python -m tests.clients.environments openai-0 scale-gp
 	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 $(ARGS)
+
+test-container: setup-dev
+	$(BIN)/python -m pytest -n 0 -m container --timeout=1800 tests/deploy $(ARGS)
 
 fuzz: setup-dev
 	AFTERWORD_TEST_MUTANTS=10000 $(BIN)/python -m pytest -n 0 --timeout=900 tests/fuzz/test_gguf_header.py $(ARGS)

@@ -1,7 +1,9 @@
-"""What the server is made of: the bill of materials, and what is said of an audit."""
+"""What the server is made of: the bill of materials, what is said of an audit, and what threats.md names."""
 
 import json
+import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ from scripts.sbom import bill
 from tests.test_licences import listed, locked
 
 from afterword import __version__
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_the_bill_keeps_the_rules_of_its_format() -> None:
@@ -86,3 +90,10 @@ def test_an_audit_says_what_was_looked_up(reports: list[str | None], code: int, 
 def test_a_program_that_fails_gives_no_report() -> None:
     assert audit([sys.executable, "-c", "raise SystemExit('no connection')"]) is None
     assert audit(["no-such-program"]) is None
+
+
+def test_the_threat_model_names_what_there_is() -> None:
+    text = (ROOT / "docs" / "threats.md").read_text(encoding="utf-8")
+    named = re.findall(r"\b((?:docs|tests)/[\w/.-]+\w)", text)
+    assert len(named) > 20
+    assert [name for name in named if not (ROOT / name).exists()] == []
