@@ -57,7 +57,7 @@ async def echo() -> AsyncIterator[EchoEngine]:
 
 @pytest.fixture
 def run_server() -> Callable[[Any], AbstractContextManager[str]]:
-    """See `tests.live.run_server`."""
+    """Serves an application on a real port within a context: `tests.live.run_server`."""
     return live.run_server
 
 

@@ -96,7 +96,7 @@ def engine_on_shared_core(*, max_waiting: int) -> VllmEngine:
 
 @asynccontextmanager
 async def open_vllm(*, max_waiting: int) -> AsyncIterator[VllmEngine]:
-    """See `tests.contract.engines.OpenEngine`."""
+    """An engine over the vLLM that all tests share, closed at the end; it stays open itself."""
     engine = await asyncio.to_thread(engine_on_shared_core, max_waiting=max_waiting)
     try:
         yield engine

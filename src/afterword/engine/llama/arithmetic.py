@@ -13,10 +13,10 @@ The kernels of `native/` compute a row the same whatever rows it is among: `INDE
 order costs only time.
 
 With llama.cpp's own kernels and without flash attention, a row's numbers depend on the tokens before it in its slot,
-on whether its slot has one row in the micro-batch or several, and, where matrices are of floats, on whether the
-micro-batch has one row in all or puts out one. They depend on nothing else: not on how many rows, other slots, the cut
-of a prompt, or what was cached (ARCHITECTURE.md has the measurements; probe.py checks each model). So rows are laid out
-like this:
+and on whether its slot has one row in the micro-batch or several. Where matrices are of floats they also depend on
+whether the micro-batch has one row in all, or puts out one. They depend on nothing else: not on how many rows, other
+slots, the cut of a prompt, or what was cached (ARCHITECTURE.md has the measurements; probe.py checks each model). So
+rows are laid out like this:
 
     pieces of prompts           sampled tokens
 

@@ -33,7 +33,7 @@ def is_quiet(engine: Engine) -> bool:
     return stats.running == stats.waiting == 0 and n_loose == engine.capabilities.n_slots
 
 
-async def test_storm_of_clients_that_leave_changes_nothing(engine: LlamaEngine) -> None:
+async def test_clients_that_leave_at_random_change_nothing(engine: LlamaEngine) -> None:
     texts = [
         engine.tokenizer.encode(text, add_bos=False, parse_special=False)[:300]
         for text in (PROSE, excerpt(900, len(PROSE)), excerpt(1234, len(PROSE)))
