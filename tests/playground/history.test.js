@@ -249,6 +249,17 @@ test("nodes kept by an earlier session come back in the order they were made", (
   assert.equal(new History(nodes, "no such id").current.id, last);
 });
 
+test("nodes whose parent another window has deleted do not keep the others away", () => {
+  const history = new History();
+  const first = typed(history, "a");
+  typed(history, "ab");
+  typed(history, "abc");
+  const nodes = JSON.parse(history.export()).nodes.filter(({ id }) => id !== first);
+  const again = new History(nodes, history.current.id);
+  assert.equal(again.size, 1);
+  assert.equal(again.text(again.current.id), "");
+});
+
 test("an imported tree stands beside the one there is, under new ids", () => {
   const history = new History();
   typed(history, "a");

@@ -32,7 +32,10 @@ export class History extends EventTarget {
   /** With the nodes of an earlier session, or new. Fires `change` with `{ids}`, of nodes that came, went or changed. */
   constructor(nodes = [], current = null) {
     super();
-    for (const node of [...nodes].sort(byAge)) this.#keep(node);
+    for (const node of [...nodes].sort(byAge)) {
+      // Another window may have deleted what this one went on from: nobody knows that text any more.
+      if (node.parent === null || this.#nodes.has(node.parent)) this.#keep(node);
+    }
     if (this.#nodes.size === 0) this.#plant();
     this.#current = this.#nodes.has(current) ? current : [...this.#nodes.keys()].at(-1);
   }
