@@ -142,10 +142,13 @@ def test_swaps_are_few() -> None:
     assert len(swaps) <= harness.scheduler.counters.steps // room.APART
 
 
+@pytest.mark.parametrize("can_cut", [True, False], ids=["cells", "states"])
 @settings(max_examples=10)
-@given(n_slots=st.integers(1, 3), crowd=st.lists(st.tuples(CLAIMS, st.integers(1, 4)), min_size=2, max_size=6))
-def test_nobody_starves_however_long_the_others_take(n_slots: int, crowd: list[tuple[Claim, int]]) -> None:
-    harness, quantum = Harness(n_slots, capacity=20_000), 4
+@given(n_slots=st.integers(1, 3), crowd=st.lists(st.tuples(CLAIMS, st.integers(1, 4)), min_size=2, max_size=5))
+def test_nobody_starves_however_long_the_others_take(
+    can_cut: bool, n_slots: int, crowd: list[tuple[Claim, int]]
+) -> None:
+    harness, quantum = Harness(n_slots, capacity=20_000, can_cut=can_cut), 4
     readings = [(claim, harness.add(asks(claim, n, max_tokens=2000))[1]) for claim, n in crowd]
     claims = {claim for claim, _ in readings}
     with patch.object(room, "QUANTUM", quantum):
@@ -160,11 +163,15 @@ def _sampled(readings: list[tuple[Claim, Reading]], claim: Claim) -> int:
     return sum(len(reading.told) for other, reading in readings if other == claim)
 
 
-@pytest.mark.parametrize("arithmetic", ARITHMETICS.values(), ids=ARITHMETICS)
+@pytest.mark.parametrize(
+    ("arithmetic", "can_cut"),
+    [*((arithmetic, True) for arithmetic in ARITHMETICS.values()), (INDEPENDENT, False)],
+    ids=[*ARITHMETICS, "states"],
+)
 @settings(max_examples=10)
 @given(data=st.data())
-def test_what_made_room_goes_on_to_the_same_bytes(arithmetic: Arithmetic, data: st.DataObject) -> None:
-    harness = Harness(data.draw(st.integers(1, 4)), arithmetic=arithmetic)
+def test_what_made_room_goes_on_to_the_same_bytes(arithmetic: Arithmetic, can_cut: bool, data: st.DataObject) -> None:
+    harness = Harness(data.draw(st.integers(1, 4)), arithmetic=arithmetic, can_cut=can_cut)
     swaps = watch_swaps(harness)
     told: list[Reading] = []
     with patch.object(room, "QUANTUM", 3), patch.object(room, "APART", 1):
@@ -181,7 +188,7 @@ def test_what_made_room_goes_on_to_the_same_bytes(arithmetic: Arithmetic, data: 
                 harness.step()
         harness.finish()
     for reading in told:
-        alone = Harness(6, arithmetic=arithmetic).complete(reading.request)
+        alone = Harness(6, arithmetic=arithmetic, can_cut=can_cut).complete(reading.request)
         for index in range(reading.request.n_candidates):
             assert reading.tokens(index) == alone.tokens(index)
             assert reading.finished(index) == alone.finished(index)
@@ -215,3 +222,19 @@ def test_what_is_parked_has_a_limit() -> None:
     assert 0 < sum(len(left.parked.books.tokens) for left, _ in swaps if left.parked is not None) <= 100
     assert len(swaps) == 1
     harness.finish()
+
+
+def test_of_states_fewer_are_parked_however_short_their_texts() -> None:
+    counts = []
+    for can_cut in (True, False):
+        harness = Harness(2, capacity=4000, can_cut=can_cut, arithmetic=INDEPENDENT)
+        for number in range(9):
+            for _ in range(3):
+                harness.add(asks(Claim("abcdefghi"[number], "1", -number), 2, max_tokens=400))
+                for _ in range(4):
+                    harness.step()
+        admission = harness.scheduler._admission
+        parked = [s for group in admission._line.firsts() for s in group.waiting if s.parked is not None]
+        counts.append(len(parked))
+        assert admission._n_parked == sum(len(s.parked.books.tokens) for s in parked if s.parked is not None)
+    assert counts[0] > counts[1] == 5

@@ -77,16 +77,16 @@ class Admission:
         """Have one of `running` make room for another sequence, if that has a better claim (room.py)."""
         movable = [s for s in running if self._runner.can_be_saved(s.slot_id)]
         for group in islice(self._line.firsts(), SCAN):
-            leaves = best_swap(group.claim, movable, self._line.held, self._n_room)
+            leaves = best_swap(group.claim, movable, self._line.held, self._n_room(group.waiting[0]))
             if leaves is not None and not self._waits(group.waiting[0], running):
                 self._park(leaves)
                 return Swap(leaves, self._enter(group))
         return None
 
-    @property
-    def _n_room(self) -> int:
-        """Tokens that may still be parked."""
-        if not self._kv.can_cut and self._n_states >= most_states_parked(self._kv.n_slots):
+    def _n_room(self, enters: Sequence) -> int:
+        """Tokens that the one may hold which makes room for another."""
+        n_states = self._n_states - (enters.parked is not None)
+        if not self._kv.can_cut and n_states >= most_states_parked(self._kv.n_slots):
             return 0
         return self._kv.n_slots * self._kv.capacity // SLOTS_TO_PARKED - self._n_parked
 
@@ -195,8 +195,8 @@ class Admission:
 
 
 def most_states_parked(n_slots: int) -> int:
-    """Sequences that may be parked at once where each has a state, whatever it has of tokens."""
-    return max(1, n_slots // SLOTS_TO_PARKED)
+    """Sequences that may be parked at once where each has a state, however few tokens it has."""
+    return 3 + n_slots
 
 
 def _n_reusable(other: Sequence, sequence: Sequence) -> int:

@@ -242,9 +242,7 @@ def _plan_memory(model: LlamaModel, settings: LlamaSettings, arithmetic: Arithme
         weights=model.size,
         kv_per_token=slot.per_token + slot.per_token // SLOTS_TO_PARKED,
         state=slot.state,
-        compute=compute_bytes(MICRO_BATCH, model.n_vocab, seen)
-        + spare
-        + most_states_parked(settings.parallel) * slot.state,
+        compute=compute_bytes(MICRO_BATCH, model.n_vocab, seen) + spare + most_states_parked(0) * slot.state,
         n_ctx_train=model.n_ctx_train,
     )
     return plan_memory(need, context=settings.context, parallel=settings.parallel, budget=settings.memory_bytes)

@@ -50,7 +50,9 @@ def plan_memory(need: MemoryNeed, *, context: int | None, parallel: int, budget:
     """
     wanted = min(DEFAULT_CONTEXT, need.n_ctx_train) if context is None else context
     fixed = need.weights + need.compute
-    states = (1 + LEAST_CHECKPOINTS) * need.state
+    # Its own, and that of a sequence which has made room for another.
+    own = 2 * need.state
+    states = own + LEAST_CHECKPOINTS * need.state
     if budget is None:
         n_slots, n_more = parallel, parallel * (MOST_CHECKPOINTS - LEAST_CHECKPOINTS)
     else:
@@ -66,7 +68,7 @@ def plan_memory(need: MemoryNeed, *, context: int | None, parallel: int, budget:
             )
         n_more = (room - n_slots * slot) // need.state if need.state > 0 else 0
     n_checkpoints = min(n_slots * LEAST_CHECKPOINTS + n_more, n_slots * MOST_CHECKPOINTS)
-    total = fixed + n_slots * (cells(wanted) * need.kv_per_token + need.state) + n_checkpoints * need.state
+    total = fixed + n_slots * (cells(wanted) * need.kv_per_token + own) + n_checkpoints * need.state
     return MemoryPlan(wanted, n_slots, n_checkpoints * need.state, total)
 
 
