@@ -19,15 +19,21 @@ class Refused(Exception):
 class Client:
     """Sends requests to one server on 127.0.0.1."""
 
-    def __init__(self, port: int, model: str) -> None:
+    def __init__(self, port: int, model: str, address: str = "127.0.0.1") -> None:
+        """`address`: this side's, any of the loopback network."""
         self._port = port
         self._model = model
+        self._address = address
+
+    def at(self, address: str) -> "Client":
+        """A client with another address: somebody else to a server that tells them apart by it."""
+        return Client(self._port, self._model, address)
 
     async def stream(self, body: dict[str, Any]) -> Stream:
         """One streamed completion. Raises `Refused`, `OSError` or `TimeoutError`."""
         options = {"stream": True, "stream_options": {"include_usage": True}}
         started = time.perf_counter()
-        reply = await exchange(self._port, "POST", "/v1/completions", {"model": self._model, **body, **options})
+        reply = await self._post({**body, **options})
         ended = time.perf_counter()
         try:
             return read_stream(started, reply.parts, ended)
@@ -37,10 +43,14 @@ class Client:
     async def complete(self, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
         """Seconds until the whole answer was there, and the answer. Raises like `stream`."""
         started = time.perf_counter()
-        reply = await exchange(self._port, "POST", "/v1/completions", {"model": self._model, **body})
+        reply = await self._post(body)
         seconds = time.perf_counter() - started
         answer: dict[str, Any] = json.loads(reply.body)
         return seconds, answer
+
+    async def _post(self, body: dict[str, Any]) -> "Reply":
+        content = {"model": self._model, **body}
+        return await exchange(self._port, "POST", "/v1/completions", content, self._address)
 
 
 class Reply(asyncio.Protocol):
@@ -86,13 +96,15 @@ class Reply(asyncio.Protocol):
             self.done.set_exception(error or ConnectionError("the server closed the connection"))
 
 
-async def exchange(port: int, method: str, path: str, body: dict[str, Any] | None = None) -> Reply:
+async def exchange(
+    port: int, method: str, path: str, body: dict[str, Any] | None = None, address: str = "127.0.0.1"
+) -> Reply:
     """Send one request and wait for the whole answer. Raises `Refused` for any status but 200."""
     content = b"" if body is None else json.dumps(body).encode()
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(SECONDS_A_REQUEST):
         transport, reply = await loop.create_connection(
-            lambda: Reply(request_bytes(port, method, path, content)), "127.0.0.1", port
+            lambda: Reply(request_bytes(port, method, path, content)), "127.0.0.1", port, local_addr=(address, 0)
         )
         try:
             await reply.done

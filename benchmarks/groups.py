@@ -47,4 +47,5 @@ GROUPS = (
     Group("growth-n", growth.candidates, WIDE),
     Group("between-tokens", load.between_tokens, WIDE),
     Group("first-token", load.first_token, BROAD),
+    Group("fairness", load.fairness, BROAD),
 )

@@ -7,13 +7,16 @@ from random import Random
 from statistics import median
 
 from benchmarks.arrivals import Stream, percentile
-from benchmarks.client import Client
+from benchmarks.client import Client, Refused
 from benchmarks.prompts import request, text
 from benchmarks.sizes import Sizes
 from benchmarks.workloads import Measures, all_at_once, sampled
 
 BUSY_CLIENTS = 8
 BUSY_TOKENS = 256
+
+ELSEWHERE = "127.0.0.2"
+CROWD_SECONDS = 2.0
 
 
 async def first_token(client: Client, random: Random, sizes: Sizes) -> Measures:
@@ -29,6 +32,21 @@ async def first_token(client: Client, random: Random, sizes: Sizes) -> Measures:
         found |= {f"{name}_first_token_ms": 1e3 * median(firsts), f"{name}_worst_ms": 1e3 * max(firsts)}
         found |= {f"{name}_{metric}": value for metric, value in _gaps(others).items()}
     return found
+
+
+async def fairness(client: Client, random: Random, sizes: Sizes) -> Measures:
+    """One token for a client alone, then behind four requests of many candidates of another client, and of its own.
+
+    The other client has another address, by which a server may tell them apart.
+    """
+    probes = {"behind_another": client.at(ELSEWHERE), "behind_its_own": client}
+    found = {"alone": [await _probe(client, random) for _ in range(sizes.probes)]}
+    async with _crowd_of_candidates(client, random, sizes):
+        found |= {name: [await _probe(each, random) for _ in range(sizes.probes)] for name, each in probes.items()}
+    measures: Measures = {}
+    for name, seconds in found.items():
+        measures |= {f"{name}_ms": 1e3 * median(seconds), f"{name}_worst_ms": 1e3 * max(seconds)}
+    return measures
 
 
 async def between_tokens(client: Client, random: Random, sizes: Sizes) -> Measures:
@@ -48,6 +66,31 @@ async def seeded(client: Client, random: Random, sizes: Sizes) -> Measures:
             streams, seconds = await all_at_once(client, bodies)
             found.append(sum(stream.n_tokens for stream in streams) / seconds)
     return {f"{name}_out_tokens_per_s": median(found) for name, found in rates.items()}
+
+
+async def _probe(client: Client, random: Random) -> float:
+    """Seconds of a short prompt and one token."""
+    return (await client.complete(request(text(8, random), 1)))[0]
+
+
+@asynccontextmanager
+async def _crowd_of_candidates(client: Client, random: Random, sizes: Sizes) -> AsyncIterator[None]:
+    """Have four requests of many candidates run inside the context, again and again."""
+
+    async def ask_on() -> None:
+        while True:
+            body = request(text(8, random), sizes.out, temperature=0.8, n=sizes.crowd)
+            n_choices = len((await client.complete(body))[1]["choices"])
+            if n_choices != sizes.crowd:
+                raise Refused(f"asked for n={sizes.crowd}, got {n_choices} choices")
+
+    async with asyncio.TaskGroup() as tasks:
+        crowd = [tasks.create_task(ask_on()) for _ in range(4)]
+        # By then the server works on all of them.
+        await asyncio.sleep(CROWD_SECONDS)
+        yield
+        for task in crowd:
+            task.cancel()
 
 
 def _gaps(streams: list[Stream]) -> Measures:

@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from afterword.engine.capacity import Capacity
+from afterword.engine.line import ANYBODY, Claim
 from afterword.errors import NeverFits, Overloaded
 
 
@@ -14,8 +15,8 @@ class Requests:
         self.running: list[str] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def start(self, name: str, n: int) -> None:
-        self.tasks[name] = asyncio.create_task(self._run(name, n))
+    async def start(self, name: str, n: int, claim: Claim = ANYBODY) -> None:
+        self.tasks[name] = asyncio.create_task(self._run(name, n, claim))
         await self._settle()
 
     async def cancel(self, name: str) -> None:
@@ -26,8 +27,8 @@ class Requests:
         for _ in range(3):
             await asyncio.sleep(0)
 
-    async def _run(self, name: str, n: int) -> None:
-        async with self._capacity.slots(n):
+    async def _run(self, name: str, n: int, claim: Claim) -> None:
+        async with self._capacity.slots(n, claim):
             self.running.append(name)
             try:
                 await asyncio.Event().wait()
@@ -43,6 +44,20 @@ async def test_slots_are_given_in_order_of_arrival() -> None:
     assert requests.running == ["first"]
     await requests.cancel("first")
     assert requests.running == ["big", "small"]
+
+
+async def test_slots_are_given_in_turn_where_parties_differ() -> None:
+    requests = Requests(Capacity(2, max_waiting=10))
+    for number in range(4):
+        await requests.start(f"a{number}", 1, Claim("a", str(number)))
+    await requests.start("b", 1, Claim("b"))
+    await requests.start("urgent", 1, Claim("c", priority=-1))
+    await requests.cancel("a0")
+    assert requests.running == ["a1", "urgent"]
+    await requests.cancel("a1")
+    assert requests.running == ["urgent", "b"]
+    await requests.cancel("urgent")
+    assert requests.running == ["b", "a2"]
 
 
 async def test_more_sequences_than_slots_run_alone() -> None:

@@ -1,6 +1,6 @@
 """What the handlers of one application share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -8,6 +8,7 @@ from starlette.requests import Request
 from afterword.api.exchange import Recording
 from afterword.api.intake import Intake
 from afterword.api.lanes import Lanes
+from afterword.completions.crowd import Crowd
 from afterword.completions.filter.verdict import ContentFilter
 from afterword.config.tree import ServerConfig
 from afterword.gateway.interfaces import Gateway
@@ -26,6 +27,7 @@ class Serving:
     recording: Recording
     intake: Intake
     lanes: Lanes
+    crowd: Crowd = field(default_factory=Crowd)
 
 
 def from_here(request: Request, path: str) -> str:

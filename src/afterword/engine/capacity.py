@@ -2,11 +2,12 @@
 
 import math
 from asyncio import Future, get_running_loop
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from threading import Lock
 
+from afterword.engine.line import Claim, Line
 from afterword.errors import NeverFits, Overloaded
 
 WAIT_MEMORY = 0.9
@@ -26,8 +27,7 @@ class Capacity:
         self._max_waiting = max_waiting
         self._n_held = 0
         self._lock = Lock()
-        self._queue: deque[tuple[Future[None], int]] = deque()
-        """Waiting for slots, and for how many."""
+        self._line: Line[_Waiting] = Line()
 
     def check(self, n: int) -> None:
         """Raise `Overloaded` if `n` sequences more exceed the limit, `NeverFits` if they do alone; takes nothing."""
@@ -57,31 +57,41 @@ class Capacity:
         self.queue_seconds = WAIT_MEMORY * self.queue_seconds + (1 - WAIT_MEMORY) * seconds
 
     @asynccontextmanager
-    async def slots(self, n: int) -> AsyncIterator[None]:
-        """Wait for `n` slots, first come, first served, and hold them. If `n` exceeds all slots, they run alone."""
+    async def slots(self, n: int, claim: Claim) -> AsyncIterator[None]:
+        """Wait for `n` slots, in turn (line.py), and hold them. If `n` exceeds all slots, they run alone."""
         loop = get_running_loop()
         queued_at = loop.time()
-        admitted = loop.create_future()
-        self._queue.append((admitted, n))
+        waiting = _Waiting(claim, n, loop.create_future())
+        self._line.join(claim, waiting)
         self._admit()
         try:
-            await admitted
+            await waiting.admitted
             self.note_wait(loop.time() - queued_at)
             yield
         finally:
             # Cancelled while it waited: it holds no slots. Cancelled just after it was admitted: it does.
-            if admitted.cancelled():
-                self._queue.remove((admitted, n))
+            if waiting.admitted.cancelled():
+                self._line.leave(claim, waiting)
             else:
                 self.n_running -= n
+                self._line.give_back(claim, n)
             self._admit()
 
     def _admit(self) -> None:
-        while self._queue:
-            admitted, n = self._queue[0]
-            # A cancelled entry is about to remove itself and to call this again.
-            if admitted.cancelled() or (self.n_running > 0 and self.n_running + n > self.n_slots):
+        while (first := self._line.next()) is not None:
+            # A cancelled entry is about to leave and to call this again. Who needs more than is free is not passed by.
+            if first.admitted.cancelled() or (self.n_running > 0 and self.n_running + first.n > self.n_slots):
                 return
-            self._queue.popleft()
-            self.n_running += n
-            admitted.set_result(None)
+            self.n_running += first.n
+            self._line.take(first.claim, first.n)
+            self._line.leave(first.claim, first)
+            first.admitted.set_result(None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting:
+    """What waits for slots."""
+
+    claim: Claim
+    n: int
+    admitted: Future[None]

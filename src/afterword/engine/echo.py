@@ -86,7 +86,7 @@ class EchoEngine(Engine):
             self._tasks.cancel(job)
 
     async def _complete(self, job: "_Job") -> None:
-        async with self._tracker.capacity.slots(job.request.n_candidates):
+        async with self._tracker.capacity.slots(job.request.n_candidates, job.request.claim):
             await self._sample(job)
 
     async def _sample(self, job: "_Job") -> None:

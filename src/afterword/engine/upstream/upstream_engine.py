@@ -142,7 +142,7 @@ class UpstreamEngine(Engine):
 
     async def _run(self, job: "_Job") -> None:
         n = job.request.n_candidates
-        async with self._tracker.capacity.slots(n):
+        async with self._tracker.capacity.slots(n, job.request.claim):
             self._n_running += n
             try:
                 await self._answer(job)
