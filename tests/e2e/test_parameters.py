@@ -1,5 +1,6 @@
 """The form beside the editor: every field explained, presets, models, the key, and what the server says of a field."""
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -30,11 +31,14 @@ def spelled(default: object) -> str:
             return "none"
         case bool():
             return str(default).lower()
+        case list():
+            return ", ".join(json.dumps(item) for item in default)
         case _:
             return f"{default:g}"
 
 
 def test_every_field_has_a_line_and_its_default(playground: Playground) -> None:
+    playground.page.get_by_text("More samplers").click()
     for name, field in form()["fields"].items():
         if "by_page" in field:
             continue
@@ -48,6 +52,13 @@ def test_fields_that_the_page_sets_are_explained_too(playground: Playground) -> 
     playground.page.get_by_text("Set by the page").click()
     names = playground.page.locator(".field.plain .name").all_inner_texts()
     assert names == [name for name, field in form()["fields"].items() if "by_page" in field]
+
+
+def test_samplers_are_folded_until_one_is_set(playground: Playground) -> None:
+    field = playground.field("typical_p")
+    expect(field).to_be_hidden()
+    playground.page.locator("#preset").select_option("Typical")
+    expect(field).to_be_visible()
 
 
 def test_what_is_set_is_sent_and_nothing_else(playground: Playground) -> None:

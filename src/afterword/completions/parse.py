@@ -81,7 +81,7 @@ def body_schema() -> dict[str, Any]:
 def _nullable(rules: dict[str, Any]) -> dict[str, Any]:
     shape = dict(rules)
     about: dict[str, Any] = {key: shape.pop(key) for key in ("title", "description", "default") if key in shape}
-    if isinstance(about.get("default"), list):
+    if about.get("default") in ([], [""]):
         about["default"] = None  # an empty tuple is how we keep "none given"; clients leave the field out
     shapes = shape.pop("anyOf", None) or [shape]
     return {**about, "anyOf": [*(s for s in shapes if s != {"type": "null"}), {"type": "null"}]}

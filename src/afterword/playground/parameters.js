@@ -144,7 +144,8 @@ function about({ description, minimum, maximum, exclusiveMinimum, default: other
   if (from !== undefined && maximum !== undefined && Math.abs(maximum) < 1e15) range = ` ${from} to ${maximum}.`;
   else if (exclusiveMinimum !== undefined) range = ` Above ${exclusiveMinimum}.`;
   else if (minimum !== undefined && Math.abs(minimum) < 1e15) range = ` ${minimum} or more.`;
-  return `${description}${range} Default: ${otherwise ?? "none"}.`;
+  const shown = Array.isArray(otherwise) ? otherwise.map((item) => JSON.stringify(item)).join(", ") : otherwise;
+  return `${description}${range} Default: ${shown ?? "none"}.`;
 }
 
 function setByPage(fields) {
