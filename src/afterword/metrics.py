@@ -134,11 +134,11 @@ class Metrics(RequestMetrics):
 
     @override
     def watch(self, name: str, meaning: str, read: Callable[[], int]) -> None:
-        self._collected.register(Watched(CounterMetricFamily, name, meaning, read))
+        self._collected.register(WatchedFigure(CounterMetricFamily, name, meaning, read))
 
     @override
     def watch_gauge(self, name: str, meaning: str, read: Callable[[], int]) -> None:
-        self._collected.register(Watched(GaugeMetricFamily, name, meaning, read))
+        self._collected.register(WatchedFigure(GaugeMetricFamily, name, meaning, read))
 
     @override
     def flagged(self, model: str) -> None:
@@ -165,7 +165,7 @@ class Metrics(RequestMetrics):
         return generate_latest(self._collected)
 
 
-class Watched(Collector):
+class WatchedFigure(Collector):
     """Calls `read` for its sample at each scrape."""
 
     def __init__(

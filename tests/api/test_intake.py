@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from afterword.api.disconnect import ClientLeft
-from afterword.api.error_responses import Refused
+from afterword.api.error_responses import HttpRefusal
 from afterword.api.intake import MOST_MEMBERS, UNCOUNTED, Intake, parse_object
 from afterword.config.tree import ServerConfig
 from afterword.errors import ConfigurationError, InvalidRequest, Overloaded
@@ -92,7 +92,7 @@ async def test_a_gzip_file_of_two_members_is_one_body() -> None:
 
 @pytest.mark.parametrize("encoding", ["deflate", "br", "zstd", "gzip, gzip"])
 async def test_other_encodings_are_415(encoding: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(HttpRefusal) as refused:
         await read_object(Connection([b"{}"]).request(encoding), 1000)
     assert refused.value.status == 415
 
@@ -123,7 +123,7 @@ async def test_the_cap_is_the_last_size_that_passes(encoding: str | None) -> Non
         if fits:
             assert len((await read_object(connection.request(encoding), 500))["p"]) == 491
             continue
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(HttpRefusal) as refused:
             await read_object(connection.request(encoding), 500)
         assert refused.value.status == 413
 
@@ -131,21 +131,21 @@ async def test_the_cap_is_the_last_size_that_passes(encoding: str | None) -> Non
 async def test_a_bomb_is_not_inflated_beyond_the_cap() -> None:
     bomb = gzip.compress(b" " * 50_000_000)
     assert len(bomb) < 100_000
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(HttpRefusal) as refused:
         await read_object(Connection([bomb]).request("gzip"), 100_000)
     assert refused.value.status == 413
 
 
 async def test_a_refused_body_is_read_to_its_end() -> None:
     connection = Connection([b"x" * 100] * 50)
-    with pytest.raises(Refused):
+    with pytest.raises(HttpRefusal):
         await read_object(connection.request(), 1000)
     assert connection.n_taken == 50
 
 
 async def test_a_refused_body_is_not_read_for_ever() -> None:
     connection = Connection([bytes(1024 * 1024)] * 100)
-    with pytest.raises(Refused):
+    with pytest.raises(HttpRefusal):
         await read_object(connection.request(), 1000)
     assert 65 <= connection.n_taken <= 67
 
@@ -232,7 +232,7 @@ async def test_http_28_a_compressed_body_takes_what_it_becomes_only_when_it_is_w
 @pytest.mark.parametrize("refused", [bytes(LARGE + 1), gzip.compress(bytes(LARGE + 1)), b"no gzip" + bytes(LARGE // 2)])
 async def test_http_28_what_is_refused_is_let_go(refused: bytes) -> None:
     intake = Intake(LARGE, 2 * LARGE)
-    with pytest.raises((Refused, InvalidRequest)):
+    with pytest.raises((HttpRefusal, InvalidRequest)):
         await read(intake, refused, None if refused[:1] == b"\0" else "gzip")
     assert intake.n_held == 0
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from afterword.engine.vllm.core import Step
+from afterword.engine.vllm.core import CoreOutput
 from afterword.engine.vllm.plan import Plan
 from afterword.engine.vllm.vllm_engine import VllmEngine
 from afterword.engine.vllm.vllm_loading import VllmSettings
@@ -80,7 +80,7 @@ class Lent:
     def n_steps(self) -> int:
         return self._core.n_steps
 
-    def sample(self, plan: Plan) -> AsyncGenerator[Step, None]:
+    def sample(self, plan: Plan) -> AsyncGenerator[CoreOutput, None]:
         return self._core.sample(plan)
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ REPORTED = frozenset({500, 502, 504})
 """Statuses whose cause is only in the log."""
 
 
-class Refused(Exception):
+class HttpRefusal(Exception):
     """A failure of HTTP itself: the body's size, its encoding. The message is meant for the client."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -98,7 +98,7 @@ def describe(error: Exception, scope: Scope) -> Failure:
             return Failure(400, str(error), param="prompt", code="array_above_max_length")
         case Overloaded() | DeadlineExceeded() | EngineLost() | UpstreamFailed():
             return _of_servers(error)
-        case Refused():
+        case HttpRefusal():
             return Failure(error.status, str(error), headers=_UNREAD if error.status in (408, 413) else ())
         case HTTPException():
             return _of_routing(error, scope)
@@ -111,8 +111,8 @@ def _name_of(error: Exception) -> str:
     match error:
         case LimitExceeded():
             return f"{error.kind}_limit"
-        case HTTPException() | Refused():
-            return f"http_{error.status if isinstance(error, Refused) else error.status_code}"
+        case HTTPException() | HttpRefusal():
+            return f"http_{error.status if isinstance(error, HttpRefusal) else error.status_code}"
         case AfterwordError():
             return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()
         case _:

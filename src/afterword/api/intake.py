@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.types import Receive
 
 from afterword.api.disconnect import ClientLeft
-from afterword.api.error_responses import Refused
+from afterword.api.error_responses import HttpRefusal
 from afterword.errors import InvalidRequest, Overloaded
 from afterword.text.brief import brief
 
@@ -64,8 +64,8 @@ class Intake:
     async def body(self, request: Request) -> AsyncIterator[bytes]:
         """The inflated body; its bytes count towards the limit until the context is left.
 
-        Raises `Refused` (408 if it stops coming or trickles, 413 over `max_bytes`, 415 for other encodings than gzip),
-        `Overloaded` if all bodies together are too large, `InvalidRequest` for broken gzip, `ClientLeft`.
+        Raises `HttpRefusal` (408 if it stops coming or trickles, 413 over `max_bytes`, 415 for other encodings than
+        gzip), `Overloaded` if all bodies together are too large, `InvalidRequest` for broken gzip, `ClientLeft`.
         """
         share = _Share(self)
         try:
@@ -102,8 +102,8 @@ class Intake:
             raise self._too_large()
         return inflated
 
-    def _too_large(self) -> Refused:
-        return Refused(413, f"The request's body is larger than the {self._max_bytes} bytes this server takes.")
+    def _too_large(self) -> HttpRefusal:
+        return HttpRefusal(413, f"The request's body is larger than the {self._max_bytes} bytes this server takes.")
 
 
 class _Share:
@@ -180,7 +180,7 @@ async def _pieces(receive: Receive) -> AsyncIterator[bytes]:
         except TimeoutError:
             slow = f"came more slowly than {SLOWEST} bytes a second"
             why = slow if due < idle else f"stopped coming for {IDLE_SECONDS:g} seconds"
-            raise Refused(408, f"The request's body {why}.") from None
+            raise HttpRefusal(408, f"The request's body {why}.") from None
         if message["type"] == "http.disconnect":
             raise ClientLeft
         piece = message.get("body", b"")
@@ -205,7 +205,9 @@ def _is_gzip(encoding: str) -> bool:
         case "gzip" | "x-gzip":
             return True
         case other:
-            raise Refused(415, f"Content-Encoding '{brief(other)}' is not supported; send the body plain or as gzip.")
+            raise HttpRefusal(
+                415, f"Content-Encoding '{brief(other)}' is not supported; send the body plain or as gzip."
+            )
 
 
 def _inflated(body: bytes, max_bytes: int) -> bytes:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from afterword.config.model import DEFAULT_MODEL, ModelConfig
 from afterword.config.tree import EngineConfig
-from afterword.engine.vllm.vllm_loading import NOT_REPRODUCIBLE, VllmSettings, extra_for, load_engine
+from afterword.engine.vllm.vllm_loading import NOT_REPRODUCIBLE, VllmSettings, extra_for, load_vllm_engine
 from afterword.errors import ConfigurationError
 from afterword.registry import ServedModel
 from afterword.tokens import Tokenizer
@@ -14,7 +14,7 @@ from afterword.tokens import Tokenizer
 def load_vllm(model: ModelConfig, engine: EngineConfig) -> ServedModel:
     """vLLM with one model; minutes. Raises `ConfigurationError`."""
     settings = vllm_settings(model, engine.max_waiting)
-    loaded = load_engine(settings, engine.cache_dir)
+    loaded = load_vllm_engine(settings, engine.cache_dir)
     return ServedModel(
         model.name,
         loaded,

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
-from afterword.engine.vllm.core import NewToken, Step
+from afterword.engine.vllm.core import CoreOutput, NewToken
 from afterword.engine.vllm.plan import Plan
 
 
@@ -39,7 +39,7 @@ class FakeCore:
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
 
-    async def sample(self, plan: Plan) -> AsyncGenerator[Step, None]:
+    async def sample(self, plan: Plan) -> AsyncGenerator[CoreOutput, None]:
         self.asked.append(plan)
         self.n_open += 1
         try:
@@ -48,7 +48,7 @@ class FakeCore:
             for tokens in self._steps(plan):
                 await asyncio.sleep(0)
                 self.n_steps += 1
-                yield Step(tokens, n_cached=1, scores=None, queue_seconds=0.0)
+                yield CoreOutput(tokens, n_cached=1, scores=None, queue_seconds=0.0)
                 if self._stalls:
                     await self._go.wait()
             if self._error is not None:

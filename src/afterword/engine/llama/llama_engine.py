@@ -22,7 +22,7 @@ BROKEN = "The engine failed; the server's log has the cause."
 
 
 class LlamaEngine(Engine, Outlet):
-    """An engine over any `Runner`: `loading.load_engine` makes one from a GGUF file, the tests from a fake runner."""
+    """An engine over any `Runner`: `llama_loading.py` makes one of a GGUF file, the tests make one of a fake runner."""
 
     # An attribute here: the protocol's property only asks for something to read.
     fingerprint: str = ""

@@ -19,7 +19,7 @@ class NewToken:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CoreOutput:
     """One output of vLLM for one candidate: the tokens since the last one."""
 
     tokens: tuple[NewToken, ...]
@@ -49,7 +49,7 @@ class Core(Protocol):
         """Forward passes so far; any thread."""
         ...
 
-    def sample(self, plan: Plan) -> AsyncGenerator[Step, None]:
+    def sample(self, plan: Plan) -> AsyncGenerator[CoreOutput, None]:
         """Run one candidate to its end. Closing the generator aborts it.
 
         Raises `InvalidRequest` if vLLM refuses the plan, `EngineFailed` if it breaks.

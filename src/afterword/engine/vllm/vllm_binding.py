@@ -23,7 +23,7 @@ from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 
 import vllm
-from afterword.engine.vllm.core import Core, NewToken, Step
+from afterword.engine.vllm.core import Core, CoreOutput, NewToken
 from afterword.engine.vllm.facts import ModelFacts
 from afterword.engine.vllm.huggingface import token_ids, tokenizer_facts
 from afterword.engine.vllm.plan import Plan, sampling_arguments
@@ -74,7 +74,7 @@ class VllmCore(Core):
         return self._steps.n
 
     @override
-    async def sample(self, plan: Plan) -> AsyncGenerator[Step, None]:
+    async def sample(self, plan: Plan) -> AsyncGenerator[CoreOutput, None]:
         outputs = self._engine.generate(tokens_input(list(plan.prompt)), _params(plan), f"{next(self._numbers)}")
         try:
             async for output in outputs:
@@ -164,13 +164,13 @@ def _params(plan: Plan) -> SamplingParams:
     )
 
 
-def _step(output: RequestOutput, plan: Plan) -> Step:
+def _step(output: RequestOutput, plan: Plan) -> CoreOutput:
     scores, times = None, output.metrics
     if plan.prompt_logprobs is not None and output.prompt_logprobs:
         flat = output.prompt_logprobs
         scores = prompt_scores(flat.token_ids, flat.logprobs, len(plan.prompt) - 1, plan.prompt_logprobs)
     waited = 0.0 if times is None else max(times.scheduled_ts - times.queued_ts, 0.0)
-    return Step(_tokens(output.outputs[0], plan.logprobs), output.num_cached_tokens or 0, scores, waited)
+    return CoreOutput(_tokens(output.outputs[0], plan.logprobs), output.num_cached_tokens or 0, scores, waited)
 
 
 def _tokens(output: CompletionOutput, k: int | None) -> tuple[NewToken, ...]:

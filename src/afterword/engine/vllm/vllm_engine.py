@@ -24,7 +24,7 @@ from afterword.tokens import Tokenizer
 
 
 class VllmEngine(Engine):
-    """An engine over any `Core`: `loading.load_engine` makes one from a model, the tests from a fake core."""
+    """An engine over any `Core`: `vllm_loading.load_vllm_engine` makes one from a model, the tests from a fake core."""
 
     # An attribute here: the protocol's property only asks for something to read.
     fingerprint: str = ""

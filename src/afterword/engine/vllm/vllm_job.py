@@ -12,7 +12,7 @@ from afterword.engine.events import Event, PromptDone, Started
 from afterword.engine.mailbox import Mailbox
 from afterword.engine.request import GenerationRequest
 from afterword.engine.tracker import RequestTracker
-from afterword.engine.vllm.core import Core, Step
+from afterword.engine.vllm.core import Core, CoreOutput
 from afterword.engine.vllm.plan import Plan
 from afterword.errors import EngineFailed
 from afterword.tokens import Tokenizer
@@ -90,7 +90,7 @@ class VllmJob:
         self._started = True
         self._post(self.mailbox, [Started()])
 
-    async def _post_prompt(self, step: Step, candidate: Candidate) -> None:
+    async def _post_prompt(self, step: CoreOutput, candidate: Candidate) -> None:
         """Post `PromptDone` for the first candidate; the others wait for that, as `events.py` has the order."""
         if candidate.index > 0:
             await self._prompt_done.wait()
@@ -101,7 +101,7 @@ class VllmJob:
         self._post(self.mailbox, [PromptDone(step.n_cached, step.scores)])
         self._prompt_done.set()
 
-    def _accept(self, step: Step, candidate: Candidate) -> None:
+    def _accept(self, step: CoreOutput, candidate: Candidate) -> None:
         n_before = candidate.n_tokens
         events: list[Event] = []
         for token in step.tokens:

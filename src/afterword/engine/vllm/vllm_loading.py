@@ -76,7 +76,7 @@ class VllmSettings:
     """Further arguments of vLLM's engine by their own names, such as `tensor_parallel_size` or `dtype`."""
 
 
-def load_engine(settings: VllmSettings, cache_dir: Path) -> VllmEngine:
+def load_vllm_engine(settings: VllmSettings, cache_dir: Path) -> VllmEngine:
     """Start vLLM and complete a first prompt; minutes. `cache_dir`: where hashes of files are cached.
 
     Raises `ConfigurationError` if vLLM is not installed, an option is wrong, or the model cannot be loaded.
