@@ -146,7 +146,7 @@ def test_vocabulary_that_cannot_be_written_down_is_refused_by_name(
 
 def test_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.gguf").write_bytes(b"not a model, and long enough to be read")
-    with pytest.raises(ConfigurationError, match="cannot be read as a GGUF file"):
+    with pytest.raises(ConfigurationError, match="cannot be loaded: it begins with"):
         GgufFile(tmp_path / "x.gguf")
 
 

@@ -12,6 +12,7 @@ from gguf.quants import dequantize
 from numpy.typing import NDArray
 
 from afterword.errors import ConfigurationError
+from afterword.gguf_header import read_header
 
 
 class GgufFile:
@@ -20,6 +21,8 @@ class GgufFile:
     def __init__(self, path: Path) -> None:
         """Raises `ConfigurationError` if the file is missing or no GGUF file."""
         self.path = path
+        # The library believes what a file says of itself.
+        read_header(path)
         try:
             self._reader = GGUFReader(path)
         except (OSError, ValueError, IndexError, KeyError) as error:
