@@ -15,6 +15,7 @@ import httpx
 import numpy as np
 import pytest
 from tests.engine.llama.reference import logprobs_by_llama_cpp
+from tests.fakes import complete, generation_request
 from tests.models.downloads import GEMMA, QWEN, model_path
 from tests.models.engines import settings
 from tests.models.noise import other_clients
@@ -61,8 +62,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-def load(path: Path, cache: Path) -> LlamaEngine:
-    return load_engine(settings(path, cache, context=512, parallel=16, max_waiting=200, threads=2))
+def load(path: Path, cache: Path, *, context: int = 512, parallel: int = 16) -> LlamaEngine:
+    return load_engine(settings(path, cache, context=context, parallel=parallel, max_waiting=200, threads=2))
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +132,24 @@ async def test_typing_and_scoring_share_what_was_read(engine: LlamaEngine) -> No
     for answer in (typed, scored):
         usage = answer["usage"]
         assert usage["prompt_tokens_details"]["cached_tokens"] > 0.8 * usage["prompt_tokens"]
+
+
+async def test_texts_that_are_longer_than_the_window_are_shared_to_the_same_bytes(cache: Path) -> None:
+    answers: list[list[tuple[int, str]]] = []
+    for is_shared in (False, True):
+        engine = load(model_path(GEMMA), cache, context=1500, parallel=4)
+        text = engine.tokenizer.encode(PROSE, add_bos=True, parse_special=False) * 4
+        assert len(text) > 1200
+        if is_shared:
+            await complete(engine, generation_request(text[:1200], max_tokens=1))
+        told = await complete(
+            engine, generation_request([*text[:700], 2000, 3000], n_candidates=3, max_tokens=4, seed=1, logprobs=0)
+        )
+        assert told.prompt.n_cached == (700 if is_shared else 0)
+        answers.append([(token.id, token.logprob.hex()) for index in range(3) for token in told.tokens(index)])
+        await engine.aclose()
+    fresh, shared = answers
+    assert shared == fresh
 
 
 async def test_log_probabilities_are_near_llama_cpps(real: Real, engine: LlamaEngine, tmp_path: Path) -> None:
