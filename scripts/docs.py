@@ -88,6 +88,9 @@ FAULT_CASE = re.compile(rf"({'|'.join(FAULTS)})-(\d\d) ([^\n]+)")
 
 FAULTS_HEAD = "| fault | what holds, and the tests that show it |"
 
+SHARED = {"attention": "yes", "window": "yes", "state": "where kept", "both": "where kept"}
+"""Up to which token, by what is kept of a text."""
+
 CHANGES = {"sampling": "tokens", "answer": "answer", "neutral": "nothing"}
 
 CODE = """# The code, file by file
@@ -249,7 +252,8 @@ def models() -> str:
     from tests.models.architectures import ARCHITECTURES, REFUSED
 
     served = [
-        f"| `{a.name}` | {a.known_as} | {a.memory} | {f'no: {a.why_not_exact}' if a.why_not_exact else 'yes'} |"
+        f"| `{a.name}` | {a.known_as} | {a.memory} | {SHARED[a.memory]} | "
+        f"{f'no: {a.why_not_exact}' if a.why_not_exact else 'yes'} |"
         for a in ARCHITECTURES
     ]
     refused = [f"| `{a.name}` | {a.known_as} | {a.reason} |" for a in REFUSED]
@@ -257,7 +261,8 @@ def models() -> str:
         [
             MODELS,
             f"## Served: {len(served)} architectures\n",
-            "| architecture | models, for example | keeps | same bytes for the same seed |\n|---|---|---|---|",
+            "| architecture | models, for example | keeps | shares prefixes | same bytes for the same seed |\n"
+            "|---|---|---|---|---|",
             *served,
             "\n## Refused\n\nIn one sentence, when the model is loaded; the server does not start.\n",
             "| architecture | models, for example | the sentence has |\n|---|---|---|",
