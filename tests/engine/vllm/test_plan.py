@@ -70,7 +70,10 @@ def test_sampling_is_said_by_vllm_s_own_names() -> None:
 
 def test_what_vllm_has_no_name_for_is_lacking() -> None:
     elsewhere = RequestField(name="typical", default=1.0, doc="", place="Sampling", vendors=("llama-server",))
-    assert set(missing_features([*SAMPLING_FIELDS, elsewhere])) == {"typical"}
+    assert missing_features([elsewhere]).keys() == {"typical"}
+    lacking = missing_features(SAMPLING_FIELDS).keys()
+    assert {"dry_multiplier", "mirostat", "tfs"} <= lacking
+    assert not lacking & {"top_k", "min_p", "penalties", "repetition_penalty", "logit_bias"}
 
 
 def test_top_k_of_the_whole_vocabulary_is_none() -> None:
