@@ -35,7 +35,7 @@ def load_config(flags: Mapping[str, object], environment: Mapping[str, str], dir
 
     `flags` holds options by setting name as text or booleans, None where not given, and the file's under `config`.
     """
-    file = _find_file(flags, environment, directory)
+    file = find_file(flags, environment, directory)
     path = directory / CONFIG_FILE if file is None else file
     elsewhere = _elsewhere(flags, environment)
     document = _document({} if file is None else _read(file), elsewhere, environment)
@@ -103,7 +103,7 @@ def _located(config: Config, elsewhere: Elsewhere, base: Path) -> Config:
     return config.model_copy(update=sections)
 
 
-def _find_file(flags: Mapping[str, object], environment: Mapping[str, str], directory: Path) -> Path | None:
+def find_file(flags: Mapping[str, object], environment: Mapping[str, str], directory: Path) -> Path | None:
     """The file to read; one that is named must exist."""
     flag = flags.get(CONFIG_FLAG)
     named = environment.get(CONFIG_VARIABLE, "") if flag is None else str(flag)

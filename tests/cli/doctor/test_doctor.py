@@ -106,7 +106,27 @@ def test_every_wrong_setting_is_a_finding(
         monkeypatch.setenv(name, value)
     code, report = doctor(*arguments)
     assert code == 1
-    assert report["configuration", "settings"]["wrong"].endswith(".")
+    assert report["configuration", "check"]["wrong"].endswith(".")
+
+
+def test_it_is_said_where_settings_come_from(doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "afterword.toml").write_text("[server]\nport = 0\n")
+    monkeypatch.setenv("AFTERWORD_API_KEY", "secret")
+    code, report = doctor()
+    assert code == 0, wrongs(report)
+    assert report["configuration", "file"]["found"] == str(tmp_path / "afterword.toml")
+    assert "AFTERWORD_API_KEY" in report["configuration", "variables"]["found"]
+    assert report["configuration", "models"]["found"] == "echo"
+    assert "secret" not in json.dumps([*report.values()])
+
+
+def test_an_answer_that_does_not_come_is_a_finding(
+    doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ask_llama, "MOST_SECONDS", 0.01)
+    code, report = doctor("--model", str(write_tiny(tmp_path, Tiny("Q8_0"))), "--port", "0")
+    assert code == 1
+    assert wrongs(report) == ["llama.cpp gave no answer within 0.01 s."]
 
 
 def test_a_model_is_read_without_its_weights(doctor: Doctor, tmp_path: Path) -> None:
@@ -164,7 +184,7 @@ def test_what_ends_the_process_that_asks_is_a_finding(
 def test_a_missing_file_is_a_finding(doctor: Doctor) -> None:
     code, report = doctor("--model", "none.gguf", "--port", "0")
     assert code == 1
-    assert "none.gguf" in report["configuration", "settings"]["wrong"]
+    assert "none.gguf" in report["configuration", "check"]["wrong"]
 
 
 def test_kernels_that_cannot_be_made_are_advice(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:

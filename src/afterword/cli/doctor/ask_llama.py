@@ -20,6 +20,9 @@ from afterword.errors import AfterwordError
 
 FAILED = 2
 
+MOST_SECONDS = 900
+"""That an answer may take: a large model is loaded from a slow disk, and probed."""
+
 Answer = Mapping[str, Any]
 
 
@@ -88,9 +91,13 @@ class AboutModel:
 
 def ask(question: AboutBuild | AboutVocabulary | AboutModel) -> Answer:
     """The answer. Raises `NoAnswer`."""
-    done = subprocess.run(
-        [sys.executable, "-m", __name__], input=pickle.dumps(question), capture_output=True, check=False
-    )
+    command = [sys.executable, "-m", __name__]
+    try:
+        done = subprocess.run(
+            command, input=pickle.dumps(question), capture_output=True, timeout=MOST_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise NoAnswer(f"llama.cpp gave no answer within {MOST_SECONDS} s.") from None
     if done.returncode == 0:
         answer: Answer = json.loads(done.stdout.splitlines()[-1])
         return answer
