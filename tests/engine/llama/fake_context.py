@@ -118,6 +118,8 @@ class FakeContext:
     """Of the latest call."""
     n_rows: int = 0
     """Of all calls."""
+    refused: int | None = None
+    """A token: a call with it computes the rows before it and fails."""
 
     def __post_init__(self) -> None:
         self.cells = [Cells() for _ in range(self.n_slots)]
@@ -138,6 +140,8 @@ class FakeContext:
             only_output = self.kernels.lone and sum(outputs[row] for row in batch) == 1
             for row in batch:
                 cells = self.cells[slots[row]]
+                if tokens[row] == self.refused:
+                    raise RuntimeError("llama_decode failed with code -3")
                 assert positions[row] == len(cells.tokens), "positions are contiguous"
                 assert self.can_cut or self.state_lengths[slots[row]] == positions[row], "the state is there too"
                 assert positions[row] < self.capacity, "rows to be cut off need a place too"

@@ -1,5 +1,6 @@
 """Weights that are no numbers: the request that needs them fails, and no other."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from structlog.testing import capture_logs
-from tests.fakes import complete, generation_request
+from tests.fakes import Told, complete, generation_request
 from tests.models.engines import settings
 from tests.models.gguf_tensors import read_gguf, write_gguf
 from tests.models.tiny import N_EMBD, Tiny, write_tiny
@@ -16,14 +17,19 @@ from tests.models.tiny import N_EMBD, Tiny, write_tiny
 from afterword.engine.llama.llama_engine import LlamaEngine
 from afterword.engine.llama.llama_loading import load_engine
 from afterword.errors import EngineFailed
+from afterword.fields.sampling import Sampling
 
 BROKEN = ord("z")
 """The token whose embedding is no number."""
 
 
+NEVER = Sampling(temperature=1.0, logit_bias=((BROKEN, -100.0),))
+"""Samples any other token."""
+
+
 @pytest.fixture
-async def engine(tmp_path: Path) -> AsyncIterator[LlamaEngine]:
-    """Has one slot, so that every request follows the one that failed."""
+def broken_file(tmp_path: Path) -> Path:
+    """A tiny model in which that token has no numbers."""
     whole = read_gguf(write_tiny(tmp_path, Tiny()))
     embeddings = next(tensor for tensor in whole.tensors if tensor.name == "token_embd.weight")
     values = embeddings.content().view(np.float32).reshape(-1, N_EMBD).copy()
@@ -31,7 +37,13 @@ async def engine(tmp_path: Path) -> AsyncIterator[LlamaEngine]:
     broken = replace(embeddings, content=lambda: values.reshape(-1).view(np.uint8))
     path = tmp_path / "broken.gguf"
     write_gguf(path, whole.n_entries, whole.entries, [broken if t is embeddings else t for t in whole.tensors])
-    opened = load_engine(settings(path, tmp_path, parallel=1))
+    return path
+
+
+@pytest.fixture
+async def engine(broken_file: Path) -> AsyncIterator[LlamaEngine]:
+    """Has one slot, so that every request follows the one that failed."""
+    opened = load_engine(settings(broken_file, broken_file.parent, parallel=1))
     yield opened
     await opened.aclose()
 
@@ -49,3 +61,24 @@ async def test_native_08_a_request_without_numbers_fails_alone(engine: LlamaEngi
         assert found.finished().n_tokens == 16
     assert found.events[1:] == expected
     assert engine.stats().state == "ready"
+
+
+async def test_those_that_run_beside_it_go_on_to_the_same_bytes(broken_file: Path) -> None:
+    texts = (b"the cat sat on the mat", b"another one", b"x" * 300)
+    requests = [
+        generation_request(list(text), sampling=NEVER, seed=seed, logprobs=1, max_tokens=60)
+        for seed, text in enumerate(texts)
+    ]
+    engine = load_engine(settings(broken_file, broken_file.parent, parallel=4))
+    try:
+        expected = [(await complete(engine, request)).tokens() for request in requests]
+        failing = [generation_request([*b"the cat ", BROKEN, *b"and"], n_candidates=n) for n in (1, 2)]
+        with capture_logs() as logs:
+            found = await asyncio.gather(
+                *(complete(engine, request) for request in [*requests, *failing]), return_exceptions=True
+            )
+        assert [told.tokens() for told in found if isinstance(told, Told)] == expected
+        assert [type(error) for error in found[3:]] == [EngineFailed] * 2
+        assert len(logs) == 2
+    finally:
+        await engine.aclose()

@@ -6,11 +6,15 @@ from numpy.typing import NDArray
 from afterword.engine.events import PromptDone, PromptScores
 from afterword.engine.llama.arithmetic import Arithmetic
 from afterword.engine.llama.kv import KVSlots, ScoreRow, Slot
-from afterword.engine.llama.runner import Computed
-from afterword.engine.llama.sequence import Message, Sequence
+from afterword.engine.llama.runner import Computed, Uncomputed
+from afterword.engine.llama.sequence import Group, Message, Sequence
 from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.engine.sampling.logprobs import LogSoftmax, NoDistribution
 from afterword.engine.tracker import Counters, public_error
+
+REFUSED = "llama.cpp could not compute this request; the server's log has the cause."
+
+UNFINISHED = "The engine could not finish this request; the server's log has the cause."
 
 NO_NUMBERS = "The model gave no numbers for this request; the server's log has the cause."
 
@@ -24,20 +28,20 @@ class Committer:
         self._log_softmax = log_softmax
         self.counters = Counters()
 
-    def commit(self, computed: Computed) -> list[Message]:
+    def commit(self, result: Computed | Uncomputed) -> list[Message]:
         """Take one span's result. Once its candidate has finished, the caller frees the sequence's slot.
 
-        Where the model gives no numbers, the span's request alone fails.
+        Whatever is wrong with the result, the span's request alone fails.
         """
+        group = result.span.sequence.group
+        if isinstance(result, Uncomputed):
+            return _failed(group, result.error, REFUSED)
         try:
-            return self._commit(computed)
+            return self._commit(result)
         except NoDistribution as error:
-            group = computed.span.sequence.group
-            for sequence in group.sequences:
-                if sequence.slot is not None:
-                    # One token without numbers may spoil those before it in the same piece.
-                    sequence.slot.cut(0)
-            return [(group.address, public_error(error, NO_NUMBERS))]
+            return _failed(group, error, NO_NUMBERS)
+        except Exception as error:
+            return _failed(group, error, UNFINISHED)
 
     def _commit(self, computed: Computed) -> list[Message]:
         sequence, span = computed.span.sequence, computed.span
@@ -108,6 +112,15 @@ class Committer:
             sequence.sampler.accept(token)
             sequence.last_token = token
         return [(group.address, event) for event in events]
+
+
+def _failed(group: Group, error: Exception, message: str) -> list[Message]:
+    """The group's request fails; the caller frees its slots, of which nothing is reused."""
+    for sequence in group.sequences:
+        if sequence.slot is not None:
+            # One token without numbers may spoil those before it in the same piece.
+            sequence.slot.cut(0)
+    return [(group.address, public_error(error, message))]
 
 
 def _prompt_scores(rows: list[ScoreRow | None], k: int) -> PromptScores:

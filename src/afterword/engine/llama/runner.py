@@ -26,11 +26,30 @@ class Computed:
     """(number of outputs, n_vocab), valid until the next `forward`."""
 
 
+class NotComputed(Exception):
+    """llama.cpp has not computed the rows of a call. Its slots hold what they held before, those of `lost` nothing."""
+
+    def __init__(self, reason: str, lost: frozenset[int]) -> None:
+        super().__init__(reason)
+        self.lost = lost
+
+
+@dataclass(frozen=True, slots=True)
+class Uncomputed:
+    """A span that could not be computed."""
+
+    span: Span
+    error: NotComputed
+
+
 class Runner(Protocol):
     """What the scheduler needs of a model; the tests have one without any."""
 
     def forward(self, spans: Sequence[Span]) -> list[Computed]:
-        """Compute spans of distinct sequences, chosen as a `Policy` must; results in the same order."""
+        """Compute spans of distinct sequences, chosen as a `Policy` must; results in the same order.
+
+        Raises `NotComputed`.
+        """
         ...
 
     def copy(self, source: int, target: int, n: int, state: State | None = None) -> None:
@@ -79,7 +98,10 @@ class LlamaRunner(Runner):
     def forward(self, spans: Sequence[Span]) -> list[Computed]:
         self._snapshot = self._duplicate = None
         rows = lay_out(map(_rows_of, spans), self._arithmetic, self._context.length)
-        logits = self._decode(rows)
+        try:
+            logits = self._decode(rows)
+        except RuntimeError as error:
+            raise NotComputed(str(error), self._take_back(rows)) from error
         for piece in rows:
             if piece.n_kept < len(piece.tokens):
                 self.truncate(piece.slot, piece.start + piece.n_kept)
@@ -99,6 +121,13 @@ class LlamaRunner(Runner):
             slots += [piece.slot] * n
             outputs += piece.outputs
         return self._context.decode(tokens, positions, slots, outputs)
+
+    def _take_back(self, rows: list[Rows]) -> frozenset[int]:
+        """Have each slot hold what it held before the rows. Those that cannot be cut there hold nothing then."""
+        lost = frozenset(piece.slot for piece in rows if not self._context.truncate(piece.slot, piece.start))
+        for slot in lost:
+            self._context.truncate(slot, 0)
+        return lost
 
     @override
     def copy(self, source: int, target: int, n: int, state: State | None = None) -> None:

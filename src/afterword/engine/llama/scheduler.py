@@ -7,6 +7,8 @@ so that another gets its turn, and then goes on where it was.
 Knows no model library, no threads and no clock. Engine thread only.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,11 +19,14 @@ from afterword.engine.llama.commit import Committer
 from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.policy import Policy, Turns, next_batch
 from afterword.engine.llama.reading_order import ReadingOrder
-from afterword.engine.llama.runner import Runner
+from afterword.engine.llama.runner import Computed, NotComputed, Runner, Uncomputed
 from afterword.engine.llama.sequence import Group, Message, Sequence, Span
 from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.engine.tracker import Counters
 from afterword.errors import AfterwordError
+
+MOST_REFUSED = 4
+"""Calls that llama.cpp may refuse in a row. After more it computes nothing any more, and a new process may."""
 
 
 class Scheduler:
@@ -44,6 +49,8 @@ class Scheduler:
         self._reading = ReadingOrder()
         self._admission = Admission(kv, runner)
         self._committer = Committer(kv, log_softmax, arithmetic)
+        self._n_refused = 0
+        """Calls in a row that llama.cpp has refused."""
         self._next_swap = 0
         """The step before which none makes room for another."""
         self.running: list[Sequence] = []
@@ -112,16 +119,38 @@ class Scheduler:
         self._committer.counters.add_step(sum(piece.n for piece in batch.pieces))
         self._reading.note(by_slot[piece.slot] for piece in batch.pieces)
         messages: list[Message] = []
-        for computed in self._runner.forward([_span(by_slot[piece.slot], piece.n) for piece in batch.pieces]):
-            sequence = computed.span.sequence
+        for result in self._forward([_span(by_slot[piece.slot], piece.n) for piece in batch.pieces]):
+            sequence = result.span.sequence
             if sequence.slot is not None:
-                messages += self._settle(sequence, self._committer.commit(computed))
+                messages += self._settle(sequence, self._committer.commit(result))
                 self._keep_state(sequence)
             else:
                 # Its group failed within this step, after the slot had been given more tokens than are recorded.
                 slot_id = next(slot_id for slot_id, held_it in by_slot.items() if held_it is sequence)
                 self._kv.drop_unrecorded(self._kv.slot(slot_id))
         return messages
+
+    def _forward(self, spans: list[Span]) -> Iterator[Computed | Uncomputed]:
+        """Compute spans; one by one if they cannot be computed together, so that who cannot be computed fails alone.
+
+        Each result must be taken before the next. Raises `NotComputed` if llama.cpp has refused too often in a row.
+        """
+        try:
+            computed = self._runner.forward(spans)
+        except NotComputed as refusal:
+            self._n_refused += 1
+            if self._n_refused > MOST_REFUSED:
+                raise
+            for span in spans:
+                slot = span.sequence.slot
+                # Without a slot: its group has just failed.
+                if slot is not None and (len(spans) == 1 or slot.id in refusal.lost):
+                    yield Uncomputed(span, refusal)
+                elif slot is not None:
+                    yield from self._forward([span])
+        else:
+            self._n_refused = 0
+            yield from computed
 
     def _close_gap(self) -> None:
         """Move one sequence next to the others if that pays; once a step, so gaps close one by one."""
