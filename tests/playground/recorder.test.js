@@ -67,6 +67,19 @@ test("an input method's letters are one change, whatever it replaces", () => {
   assert.deepEqual(texts(), ["", "漢"]);
 });
 
+test("what is typed after a deletion is undone before it", () => {
+  const { id } = history.current;
+  const other = history.add({ parent: id, at: 0, removed: 0, inserted: "other", kind: "edit" });
+  type("a");
+  history.remove(other.id);
+  type("ab");
+  history.undo();
+  assert.equal(history.text(history.current.id), "a");
+  assert.equal(history.node(other.id), undefined);
+  history.undo();
+  assert.notEqual(history.node(other.id), undefined);
+});
+
 test("typing on after undo begins a branch", () => {
   type("a");
   type("ab", "insertText", 2000);

@@ -105,14 +105,19 @@ export class History extends EventTarget {
     this.#changed(touched);
   }
 
+  /** Whether something was deleted or named since the current node was made. */
+  get isDeedLatest() {
+    return this.#deeds.length > 0 && this.#deeds.at(-1).when > this.current.created;
+  }
+
   get canUndo() {
-    return this.#isDeedLatest() || this.current.parent !== null;
+    return this.isDeedLatest || this.current.parent !== null;
   }
 
   /** Take back what was deleted or named since the current node was made, else go to the parent; false at a root. */
   undo() {
     const { parent } = this.current;
-    if (this.#isDeedLatest()) this.takeBack();
+    if (this.isDeedLatest) this.takeBack();
     else if (parent !== null) this.go(parent);
     else return false;
     return true;
@@ -201,10 +206,6 @@ export class History extends EventTarget {
   /** Remember how to take back what was just done to the tree. */
   #did(takeBack) {
     this.#deeds.push({ when: this.#now(), takeBack });
-  }
-
-  #isDeedLatest() {
-    return this.#deeds.length > 0 && this.#deeds.at(-1).when > this.current.created;
   }
 
   #drop(ids) {

@@ -23,7 +23,8 @@ export class Recorder {
     const { current } = this.#history;
     const now = performance.now();
     const change = difference(this.#history.text(current.id), after);
-    const isOpen = this.#open === current.id && group === this.#kind && now - this.#last < PAUSE;
+    const isOpen =
+      this.#open === current.id && !this.#history.isDeedLatest && group === this.#kind && now - this.#last < PAUSE;
     if (isOpen && !takesAway(change, group) && this.#history.children(current.id).length === 0) {
       this.#history.update(current.id, difference(this.#history.text(current.parent), after));
     } else {
