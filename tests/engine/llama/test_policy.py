@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, MICRO_BATCH, QUANTISED, Arithmetic
 from afterword.engine.llama.policy import Batch, Piece, Turns, next_batch
 
-ARITHMETICS = st.sampled_from([QUANTISED, FLOATS, INDEPENDENT])
+ALONE = replace(INDEPENDENT, prompts_alone=True)
+ARITHMETICS = st.sampled_from([QUANTISED, FLOATS, INDEPENDENT, ALONE])
 MOST_ROOM = 4
 
 
@@ -64,6 +65,7 @@ def test_batch_is_lawful(sequences: list[Seen], turns: Turns, arithmetic: Arithm
     assert len({s.slot_id for s in chosen}) == len(chosen)
     assert len({s.has_one_row(arithmetic) for s in chosen}) <= 1, "prompts and sampling sequences do not mix"
     assert all(1 <= piece.n <= s.n_next for piece, s in zip(batch.pieces, chosen, strict=True))
+    assert not arithmetic.prompts_alone or len(batch.pieces) == 1 or all(piece.n == 1 for piece in batch.pieces)
     rows = rows_of(batch, not any(s.has_one_row(arithmetic) for s in chosen), arithmetic)
     assert sum(rows) <= MICRO_BATCH
     assert all(n <= s.n_room for n, s in zip(rows, chosen, strict=True))

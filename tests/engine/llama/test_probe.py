@@ -2,12 +2,15 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.models.architectures import ARCHITECTURES
+from tests.models.shaped import write_model
 from tests.models.tiny import FILE_TYPES, Tiny, write_tiny
 
 from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, QUANTISED
@@ -100,5 +103,16 @@ def test_sequences_that_get_into_each_other_are_noticed(tmp_path: Path) -> None:
     model = LlamaModel(write_tiny(tmp_path, Tiny("Q8_0")))
     context = LlamaContext(model, n_slots=4, n_ctx_slot=256, n_batch=256, n_threads=1, fused_attention=True)
     assert check_logits(cast(LlamaContext, Mixing(context))) is LogitCheck.MIXED
+    context.close()
+    model.close()
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_prompts_that_must_not_be_read_together_are_noticed(tmp_path: Path, alone: bool) -> None:
+    (arwkv,) = (architecture for architecture in ARCHITECTURES if architecture.name == "arwkv7")
+    model = LlamaModel(write_model(tmp_path / "arwkv.gguf", arwkv.name, arwkv.values))
+    context = LlamaContext(model, n_slots=2, n_ctx_slot=256, n_batch=256, n_threads=1, fused_attention=True)
+    arithmetic = replace(INDEPENDENT, prompts_alone=alone)
+    assert keeps_its_numbers(context, model.n_vocab, arithmetic) == alone
     context.close()
     model.close()

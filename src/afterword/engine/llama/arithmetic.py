@@ -61,6 +61,8 @@ class Arithmetic:
     """Whether a token that was sampled leaves in its slot what it would have left as part of a prompt."""
     fused_attention: bool
     """Whether attention is one operation: llama.cpp's own depends on how many rows there are, and is slower."""
+    prompts_alone: bool = False
+    """Whether no other slot may have rows in a call that has several of one slot."""
 
     @property
     def n_spare_slots(self) -> int:
@@ -119,6 +121,7 @@ def lay_out(pieces: Iterable[Rows], arithmetic: Arithmetic, held: Callable[[int]
     if not arithmetic.lone_rows_keep_theirs:
         rows = _beside_each_other(rows, held)
     assert sum(len(piece.tokens) for piece in rows) <= MICRO_BATCH
+    assert not arithmetic.prompts_alone or len(rows) == 1 or all(len(piece.tokens) == 1 for piece in rows)
     return rows
 
 

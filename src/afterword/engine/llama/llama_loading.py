@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -42,6 +42,10 @@ MAX_LOGPROBS = 1000
 
 NEVER_FUSED = frozenset({"plm"})
 """Architectures at which llama.cpp aborts if attention is one operation."""
+
+PROMPTS_ALONE = frozenset({"arwkv7"})
+"""Architectures of which llama.cpp takes for one sequence's latest token what is another's, if several are read in one
+call."""
 
 REASONS = {
     LogitCheck.OF_OTHER_ROWS: "llama.cpp gives the logits of other tokens than it is asked for",
@@ -216,11 +220,11 @@ def _n_threads(settings: LlamaSettings) -> int:
 
 def _arithmetic_of(model: LlamaModel, kernels: str) -> Arithmetic:
     """How the kernels in use should compute the model; the probe checks it."""
-    if kernels != LLAMA_CPP:
-        return UNFUSED if model.metadata("general.architecture") in NEVER_FUSED else INDEPENDENT
-    if not model.memory_can_be_cut:
-        return UNFUSED
-    return FLOATS if model.float_weights else QUANTISED
+    architecture = model.metadata("general.architecture")
+    if kernels == LLAMA_CPP and model.memory_can_be_cut:
+        return FLOATS if model.float_weights else QUANTISED
+    chosen = UNFUSED if kernels == LLAMA_CPP or architecture in NEVER_FUSED else INDEPENDENT
+    return replace(chosen, prompts_alone=architecture in PROMPTS_ALONE)
 
 
 def _slot_sizes(

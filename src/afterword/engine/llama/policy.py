@@ -87,8 +87,9 @@ Policy = Callable[[Sequence[Running], Turns, Arithmetic], Batch]
 
 It has a piece if anybody runs; pieces of distinct slots, none longer than `n_next`. Their rows
 (`Arithmetic.rows`) are at most `MICRO_BATCH` together, and no more than each slot has room for. Unless one row is as
-good as several (`rows_needed`), pieces of prompts and of sampling sequences are not in the same batch. Whatever fits
-that, tokens have the same numbers; a sequence that is left out for ever waits for ever.
+good as several (`rows_needed`), pieces of prompts and of sampling sequences are not in the same batch; with
+`prompts_alone` nothing is beside a piece of several tokens. Whatever fits that, tokens have the same numbers; a
+sequence that is left out for ever waits for ever.
 """
 
 
@@ -100,7 +101,7 @@ def next_batch(running: Sequence[Running], turns: Turns, arithmetic: Arithmetic)
         return Batch(tuple(Piece(s.slot_id, 1) for s in sampling), Turns(False, turns.oldest_led))
     oldest_leads = not turns.oldest_led
     lead = prompts[0] if oldest_leads else _quickest(prompts, sampling)
-    others = [s for s in prompts if s is not lead]
+    others = [] if arithmetic.prompts_alone else [s for s in prompts if s is not lead]
     return Batch(_pieces(lead, others, _budget(len(sampling)), arithmetic), Turns(True, oldest_leads))
 
 

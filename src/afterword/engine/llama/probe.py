@@ -82,7 +82,7 @@ def keeps_its_numbers(context: LlamaContext, n_vocab: int, arithmetic: Arithmeti
         cuts += [[*[1] * N_LONE, N - N_LONE], [N - 2, 1, 1]]
     same = all(np.array_equal(whole, _after(context, tokens, cut)) for cut in cuts)
     if context.n_slots > 1:
-        same = same and _rows_beside_do_not_matter(context, tokens, whole)
+        same = same and _rows_beside_do_not_matter(context, tokens, whole, arithmetic)
     if arithmetic.lone_rows_keep_theirs:
         same = same and _lone_rows_keep_theirs(context, n_vocab)
     _clear(context)
@@ -125,7 +125,9 @@ def _after(context: LlamaContext, tokens: NDArray[np.int32], cut: list[int]) -> 
     return np.array(found[-2:])
 
 
-def _rows_beside_do_not_matter(context: LlamaContext, tokens: NDArray[np.int32], whole: NDArray[np.float32]) -> bool:
+def _rows_beside_do_not_matter(
+    context: LlamaContext, tokens: NDArray[np.int32], whole: NDArray[np.float32], arithmetic: Arithmetic
+) -> bool:
     """Two pieces side by side, either of them; two single rows side by side against the same beside another token."""
     half = len(tokens) // 2
     same = True
@@ -133,16 +135,24 @@ def _rows_beside_do_not_matter(context: LlamaContext, tokens: NDArray[np.int32],
         # Those of the other slot begin in the middle.
         texts = [tokens if each == slot else np.roll(tokens, -half) for each in (0, 1)]
         _clear(context)
-        _run(context, [(each, 0, text[:half]) for each, text in enumerate(texts)])
-        beside = _run(context, [(each, half, text[half:]) for each, text in enumerate(texts)])
+        _read(context, [(each, 0, text[:half]) for each, text in enumerate(texts)], arithmetic)
+        beside = _read(context, [(each, half, text[half:]) for each, text in enumerate(texts)], arithmetic)
         same = same and bool(np.array_equal(whole, beside[2 * slot : 2 * slot + 2]))
     n = len(tokens)
     rows = []
     for other in (5, 7):
         _clear(context)
-        _run(context, [(0, 0, tokens), (1, 0, tokens)])
+        _read(context, [(0, 0, tokens), (1, 0, tokens)], arithmetic)
         rows.append(_run(context, [(0, n, tokens[:1]), (1, n, tokens[other : other + 1])])[0].copy())
     return same and bool(np.array_equal(*rows))
+
+
+def _read(
+    context: LlamaContext, pieces: list[tuple[int, int, NDArray[np.int32]]], arithmetic: Arithmetic
+) -> NDArray[np.float32]:
+    """`_run` for pieces of prompts, in as many calls as the arithmetic wants."""
+    calls = [[piece] for piece in pieces] if arithmetic.prompts_alone else [pieces]
+    return np.concatenate([_run(context, call).copy() for call in calls])
 
 
 def _run(
