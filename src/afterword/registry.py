@@ -19,7 +19,7 @@ class ServedModel:
     aliases: tuple[str, ...] = ()
     owned_by: str = "afterword"
     card: dict[str, object] = field(default_factory=dict)
-    """Further facts for `/v1/models/{id}`: path, size in bytes, quantisation, layout, promises it cannot keep."""
+    """Further facts for `/v1/models/{id}`: the file's name, size in bytes, what it cannot promise. No paths."""
     vendor: str = LOCAL
     """What runs it: the part of the full name before the slash."""
     infill_template: InfillTemplate | None = None

@@ -49,7 +49,7 @@ def app_of(
 
 def client_of(app: FastAPI, **headers: str) -> httpx.AsyncClient:
     """A client that calls the application in process."""
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test", headers=headers)
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost", headers=headers)
 
 
 def assert_error(response: httpx.Response, status: int, param: str | None, code: str | None) -> dict[str, Any]:

@@ -69,17 +69,17 @@ async def test_preflights_are_answered_before_the_key_is_asked_for() -> None:
         "access-control-request-headers": "authorization, content-type",
         "access-control-request-private-network": "true",
     }
-    async with client_of(app_of(api_key=KEY)) as client:
+    async with client_of(app_of(api_key=KEY, cors_origins=("https://page.example",))) as client:
         response = await client.options("/v1/completions", headers=headers)
     assert response.status_code == 200
-    assert response.headers["access-control-allow-origin"] == "*"
+    assert response.headers["access-control-allow-origin"] == "https://page.example"
     assert "POST" in response.headers["access-control-allow-methods"]
     assert response.headers["access-control-allow-headers"] == "authorization, content-type"
     assert response.headers["access-control-allow-private-network"] == "true"
 
 
 async def test_errors_carry_cors_headers_too() -> None:
-    async with client_of(app_of(api_key=KEY), Origin="https://page.example") as client:
+    async with client_of(app_of(api_key=KEY, cors_origins=("*",)), Origin="https://page.example") as client:
         response = await client.get("/v1/models")
     assert response.status_code == 401
     assert response.headers["access-control-allow-origin"] == "*"
@@ -87,8 +87,9 @@ async def test_errors_carry_cors_headers_too() -> None:
 
 
 async def test_without_origins_there_is_no_cors() -> None:
-    async with client_of(app_of(cors_origins=()), Origin="https://page.example") as client:
-        response = await client.get("/v1/models")
+    async with client_of(app_of(api_key=KEY), Origin="https://page.example") as client:
+        response = await client.get("/v1/models", headers=[(b"api-key", KEY.encode())])
+    assert response.status_code == 200
     assert "access-control-allow-origin" not in response.headers
 
 

@@ -61,7 +61,7 @@ async def test_a_refused_method_is_told_every_method_of_its_path(path: str, allo
 async def test_a_failure_before_the_first_token_is_a_500_that_tells_nothing(error: Exception, stream: bool) -> None:
     headers = {"x-request-id": "mine-1", "origin": "https://page.example"}
     with capture_logs() as logs:
-        async with client_of(app_of(BreakingEngine(error, 1)), **headers) as client:
+        async with client_of(app_of(BreakingEngine(error, 1), cors_origins=("*",)), **headers) as client:
             response = await client.post("/v1/completions", json={"prompt": "hi", "stream": stream})
     assert_error(response, 500, None, None)
     assert "secret" not in response.text

@@ -36,11 +36,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @asynccontextmanager
-async def client_with(key: str, *engines: Engine) -> AsyncIterator[httpx.AsyncClient]:
+async def client_with(key: str, *engines: Engine, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
     # Looked up at each call, so that `clock` takes its place.
     limiter = memory_limiter(lambda: time.time())
     gateway = gateway_of(GRANTS, ledger=ListedRows(), limiter=limiter)
-    async with client_of(app_of(*engines, gateway=gateway), authorization=f"Bearer {key}") as client:
+    async with client_of(app_of(*engines, gateway=gateway, **settings), authorization=f"Bearer {key}") as client:
         yield client
 
 
@@ -213,7 +213,7 @@ async def test_without_limits_or_a_good_key_there_are_no_such_headers(key: str) 
 
 
 async def test_pages_may_read_the_headers() -> None:
-    async with client_with("both") as client:
+    async with client_with("both", cors_origins=("*",)) as client:
         response = await client.get("/v1/models", headers={"origin": "https://page.example"})
     exposed = response.headers["access-control-expose-headers"].split(", ")
     assert {f"x-ratelimit-{name}" for name in limits_of(response)} <= set(exposed)

@@ -48,7 +48,7 @@ def ask_and_leave(url: str, engine: EchoEngine, stream: str) -> None:
     """Send a request for two candidates and close the connection once they run; return when the engine is idle."""
     address = urllib.parse.urlsplit(url)
     body = b'{"prompt":"hello","max_tokens":8000,"temperature":0,"best_of":2,"n":2,"stream":%b}' % stream.encode()
-    head = b"POST /v1/completions HTTP/1.1\r\nHost: test\r\nContent-Length: %d\r\n\r\n" % len(body)
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
     with socket.create_connection((address.hostname, address.port)) as connection:
         connection.sendall(head + body)
         wait_until(url, lambda: not is_idle(engine))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self, cast
 
 BODY = b'{"prompt":"A","max_tokens":1,"temperature":0}'
-POST = b"POST /v1/completions HTTP/1.1\r\nHost: test\r\n"
+POST = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
 LENGTH = b"Content-Length: %d\r\n\r\n" % len(BODY)
 
 

@@ -30,7 +30,7 @@ def sent(server: Running, body: Body) -> Iterator[socket.socket]:
     """A connection on which a request has been sent and nothing read."""
     address = urllib.parse.urlsplit(server.url)
     content = json.dumps(body).encode("ascii")
-    head = b"POST /v1/completions HTTP/1.1\r\nHost: test\r\nContent-Length: %d\r\n\r\n" % len(content)
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(content)
     with socket.create_connection((address.hostname, address.port)) as connection:
         connection.sendall(head + content)
         yield connection

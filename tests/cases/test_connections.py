@@ -81,7 +81,7 @@ def test_http_21_the_client_may_wait_for_leave_to_send_its_body(url: str) -> Non
 
 def test_http_21_an_offer_on_a_route_without_a_body_is_answered(url: str) -> None:
     with connected(url) as connection:
-        connection.send(b"GET /health HTTP/1.1\r\nHost: test\r\n" + OFFER + b"\r\n")
+        connection.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + OFFER + b"\r\n")
         assert connection.answer().status == 200
 
 

@@ -13,7 +13,7 @@ from afterword.gateway.database import open_database
 from afterword.gateway.key_store import KeyTerms, create_key, revoke_key
 from afterword.gateway.ledger import StoredLedger
 from afterword.gateway.opening import check_exposure, check_gateway, is_loopback, open_gateway
-from afterword.gateway.static import EVERYTHING, NoLedger, OpenKeys, SingleKey
+from afterword.gateway.static import KEYLESS, NoLedger, OpenKeys, SingleKey
 from afterword.gateway.stored_keys import StoredKeys
 
 NOW = datetime.now(UTC)
@@ -78,7 +78,7 @@ async def test_only_a_loopback_server_is_open_while_there_are_no_keys(
     assert isinstance(gateway.ledger, StoredLedger)
     try:
         if is_open:
-            assert await gateway.keys.find([], None) == EVERYTHING
+            assert await gateway.keys.find([], None) == KEYLESS
         else:
             with pytest.raises(NotAuthenticated):
                 await gateway.keys.find([], None)

@@ -12,7 +12,7 @@ from afterword.gateway.static import OpenKeys, SingleKey
 @pytest.mark.parametrize("offered", [(), (b"anything",)], ids=["no key", "some key"])
 async def test_an_open_server_lets_everybody_do_everything(offered: tuple[bytes, ...]) -> None:
     grant = await OpenKeys().find(offered, "some account")
-    assert grant == Grant(key_id=None, account_id=None)
+    assert grant == Grant(key_id=None, account_id=None, keyless=True)
     assert grant.allows("any/model")
 
 

@@ -15,7 +15,7 @@ from afterword.gateway.database import Database, open_database
 from afterword.gateway.grant import UNLIMITED, Grant, KeyLimits
 from afterword.gateway.key import id_of, new_key
 from afterword.gateway.key_store import KeyTerms, create_key, find_key, revoke_key, rotate_key
-from afterword.gateway.static import EVERYTHING, SingleKey
+from afterword.gateway.static import EVERYTHING, KEYLESS, SingleKey
 from afterword.gateway.stored_keys import Clock, StoredKeys
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
@@ -207,8 +207,8 @@ async def test_a_server_is_open_until_the_first_key_is_made_and_closed_ever_afte
     database: Database, prepared: Path | str, time: Time
 ) -> None:
     async with opened(prepared, time, open_until_first_key=True) as keys:
-        assert await keys.find([], "anybody") == EVERYTHING
-        assert await keys.find([b"unused"], None) == EVERYTHING
+        assert await keys.find([], "anybody") == KEYLESS
+        assert await keys.find([b"unused"], None) == KEYLESS
         create_key(database, KeyTerms("a"), NOW)
         time.move(timedelta(seconds=1))
         assert "asks for an API key" in await refused(keys.find([], None))

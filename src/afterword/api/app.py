@@ -21,6 +21,7 @@ from afterword.api.intake import Intake
 from afterword.api.lanes import Lanes
 from afterword.api.openapi import describe_api
 from afterword.api.serving import Serving, serving_of
+from afterword.api.visitors import PreflightMiddleware, Visitors
 from afterword.completions.filter.verdict import ContentFilter
 from afterword.config.tree import ServerConfig
 from afterword.gateway.interfaces import Gateway
@@ -83,26 +84,28 @@ def create_app(
         app.include_router(part.router)
     app.add_exception_handler(HTTPException, _routing_failure)
     describe_api(app)
-    _add_layers(app, server.cors_origins)
+    _add_layers(app, server)
     return app
 
 
-def _add_layers(app: FastAPI, cors_origins: tuple[str, ...]) -> None:
+def _add_layers(app: FastAPI, server: ServerConfig) -> None:
     """From the inside out: preflights and errors get the headers of the outer layers, and need no key."""
     serve = serving_of(app)
-    app.add_middleware(KeyMiddleware, keys=serve.gateway.keys)
+    visitors = Visitors(server.cors_origins, server.allowed_hosts)
+    app.add_middleware(KeyMiddleware, keys=serve.gateway.keys, visitors=visitors)
     app.add_middleware(SlashMiddleware)
     app.add_middleware(FailureMiddleware)
-    if cors_origins:
+    if server.cors_origins:
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=cors_origins,
+            allow_origins=server.cors_origins,
             allow_methods=(*METHODS, "OPTIONS"),
             allow_headers=("*",),
             expose_headers=EXPOSED_HEADERS,
             # Browsers require this for pages on the public web that call a server on the user's own machine.
             allow_private_network=True,
         )
+    app.add_middleware(PreflightMiddleware, visitors=visitors)
     app.add_middleware(ExchangeMiddleware, recording=serve.recording, gateway=serve.gateway)
 
 

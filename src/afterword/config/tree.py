@@ -93,7 +93,17 @@ class ServerConfig(Table):
         shown="10000, or three quarters of the file descriptors that are left",
         ge=1,
     )
-    cors_origins: Texts = key(("*",), "Web origins that may call the server from a browser.", shown="*")
+    cors_origins: Texts = key(
+        (),
+        "Web origins whose pages may call the server, such as https://lite.koboldai.net; `null` for pages from files, "
+        "* for all; see docs/operate.md.",
+        shown="none but its own",
+    )
+    allowed_hosts: Texts = key(
+        (),
+        "Names beside this machine's own under which a server without keys answers; * for all; see docs/operate.md.",
+        shown="none",
+    )
     content_filter: FileOrFunction | None = key(
         None,
         "List of words and patterns, or Python function, that ends completions; see docs/filter.md.",

@@ -21,12 +21,14 @@ class Grant:
     """The permissions of one request, as they were when it arrived."""
 
     key_id: str | None
-    """Public id of the key; None: the server is open or has one static key."""
+    """Public id of the key; None: it is the configuration's, or there was none."""
     account_id: str | None
     """The account that is charged (docs/rules.md#charged-account); None: there are no accounts."""
     models: frozenset[str] | None = None
     """Full names (`vendor/name`) of the models the key may use; None: all."""
     limits: KeyLimits = UNLIMITED
+    keyless: bool = False
+    """The server is open: nobody was asked for a key."""
 
     def allows(self, model: str) -> bool:
         """Whether the model of that full name may be used."""

@@ -13,7 +13,10 @@ from afterword.gateway.grant import Grant
 from afterword.gateway.interfaces import NOTHING_LEFT, DatabaseState, Keys, Ledger, UsageRow
 
 EVERYTHING = Grant(key_id=None, account_id=None)
-"""The grant of every request to an open server, and of requests with the one key to another."""
+"""The grant of requests with the key of the configuration."""
+
+KEYLESS = Grant(key_id=None, account_id=None, keyless=True)
+"""The grant of every request to an open server."""
 
 NO_KEY = (
     "This server asks for an API key. Send it as 'Authorization: Bearer KEY', as an 'api-key' or 'x-api-key' header, "
@@ -27,7 +30,7 @@ class OpenKeys(Keys):
 
     @override
     async def find(self, offered: Sequence[bytes], account: str | None) -> Grant:
-        return EVERYTHING
+        return KEYLESS
 
     @override
     async def database(self) -> DatabaseState:

@@ -24,7 +24,7 @@ from afterword.gateway.interfaces import DatabaseState, Keys
 from afterword.gateway.key import id_of, matches
 from afterword.gateway.key_store import KeyRecord, find_key, has_keys, touch_key
 from afterword.gateway.lookup_cache import STALE_SECONDS, LookupCache, Outage
-from afterword.gateway.static import EVERYTHING, NO_KEY, WRONG_KEY, SingleKey
+from afterword.gateway.static import EVERYTHING, KEYLESS, NO_KEY, WRONG_KEY, SingleKey
 from afterword.text.brief import brief
 
 N_THREADS = 2
@@ -70,7 +70,7 @@ class StoredKeys(Keys):
         if self._static is not None and self._static.matches(offered):
             return await self._for_everything(account)
         if self._may_be_open and not await self._any_key.get(""):
-            return EVERYTHING
+            return KEYLESS
         # Once a key was needed it stays needed, even if the table is emptied.
         self._may_be_open = False
         if not offered:

@@ -65,7 +65,7 @@ def load_llama(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedM
         loaded,
         int(status.st_mtime),
         model.aliases,
-        card={"path": str(file), "size_bytes": status.st_size},
+        card={"file": file.name, "size_bytes": status.st_size},
         infill_template=model.infill_template,
     )
 

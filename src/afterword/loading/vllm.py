@@ -20,9 +20,14 @@ def load_vllm(model: ModelConfig, engine: EngineConfig) -> ServedModel:
         loaded,
         _created(Path(settings.model)),
         model.aliases,
-        card={"path": settings.model, "engine": model.engine, "not_reproducible": NOT_REPRODUCIBLE},
+        card={"file": _shown(settings.model), "engine": model.engine, "not_reproducible": NOT_REPRODUCIBLE},
         infill_template=model.infill_template,
     )
+
+
+def _shown(model: str) -> str:
+    """A folder's name without what it lies in, or the model's name on a hub (docs/rules.md#paths-stay)."""
+    return Path(model).name if Path(model).is_absolute() else model
 
 
 def load_vllm_tokenizer(model: ModelConfig) -> Tokenizer:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.api.served import CREATED
-from tests.clients.replay.wire import KEY, Wire
+from tests.clients.replay.wire import KEY, PAGE, Wire
 from tests.live import run_server
 
 from afterword.api.app import create_app
@@ -23,5 +23,5 @@ def wire() -> Iterator[Wire]:
         ServedModel("gap", EchoEngine(), CREATED, infill_template=parse_template("[{prefix}|{suffix}]")),
         ServedModel("slow", EchoEngine(token_delay=0.02), CREATED),
     ]
-    with run_server(create_app(Registry(models), ServerConfig(), single_key_gateway(KEY))) as url:
+    with run_server(create_app(Registry(models), ServerConfig(cors_origins=(PAGE,)), single_key_gateway(KEY))) as url:
         yield Wire(url)

@@ -7,6 +7,8 @@ from typing import Any
 import httpx
 
 KEY = "k-1"
+PAGE = "https://page.example"
+"""The page that the server may be used by."""
 
 Json = dict[str, Any]
 

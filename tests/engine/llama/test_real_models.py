@@ -76,7 +76,7 @@ def engine(real: Real, cache: Path) -> Iterator[LlamaEngine]:
 
 def http(engine: LlamaEngine) -> AbstractAsyncContextManager[httpx.AsyncClient]:
     app = create_app(Registry([ServedModel("default", engine, created=0)]), ServerConfig())
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test", timeout=None)
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost", timeout=None)
 
 
 async def post(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:

@@ -210,7 +210,7 @@ def bodies(engine: Engine) -> list[dict[str, Any]]:
 
 def http(engine: Engine) -> AbstractAsyncContextManager[httpx.AsyncClient]:
     app = create_app(Registry([ServedModel("default", engine, created=0)]), ServerConfig())
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test", timeout=None)
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost", timeout=None)
 
 
 async def post(client: httpx.AsyncClient, body: dict[str, Any]) -> dict[str, Any]:
