@@ -46,6 +46,7 @@ EVERY_FIELD: dict[str, Any] = {
     "temperature": 1.5,
     "top_p": 0.9,
     "user": "u-1",
+    "priority": 3,
     "top_k": 50,
     "min_p": 0.001,
     "repetition_penalty": 1.1,

@@ -1,5 +1,7 @@
 import pytest
 from starlette.types import Scope
+from tests.api.gateways import ListedRows, gateway_of
+from tests.api.served import app_of, assert_error, client_of
 
 from afterword.api.exchange import Exchange
 from afterword.api.party import claim_of
@@ -23,4 +25,24 @@ from afterword.tracing.tracer import Timeline
 def test_a_party_is_a_key_or_else_an_address(key_id: str | None, client: tuple[str, int] | None, party: str) -> None:
     exchange = Exchange(Trace("req_1"), Timeline(0.0), grant=Grant(key_id, None))
     scope: Scope = {"client": client, "state": {"exchange": exchange}}
-    assert claim_of(scope) == Claim(party, "req_1")
+    assert claim_of(scope, None) == Claim(party, "req_1")
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "priority"), [(0, None, 0), (-5, None, -5), (-5, 0, 0), (-5, -5, -5), (7, 8, 8), (0, 3, 3)]
+)
+def test_a_request_has_its_key_s_priority_or_a_later_one(own: int, asked: int | None, priority: int) -> None:
+    exchange = Exchange(Trace("req_1"), Timeline(0.0), grant=Grant("k", None, priority=own))
+    assert claim_of({"client": None, "state": {"exchange": exchange}}, asked) == Claim("k", "req_1", priority)
+
+
+@pytest.mark.parametrize("own", [0, 7])
+async def test_an_earlier_priority_than_the_key_s_is_refused(own: int) -> None:
+    gateway = gateway_of({"k": Grant("k", "a", priority=own)}, ledger=ListedRows())
+    async with client_of(app_of(gateway=gateway), authorization="Bearer k") as client:
+        for priority, status in ((own - 1, 400), (own, 200), (own + 1, 200)):
+            answer = await client.post("/v1/completions", json={"prompt": "a", "max_tokens": 1, "priority": priority})
+            assert answer.status_code == status
+            if status == 400:
+                error = assert_error(answer, 400, "priority", "integer_below_min_value")
+                assert f"at least {own} with this API key, not {priority}" in error["message"]

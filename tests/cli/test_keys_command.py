@@ -21,7 +21,7 @@ def test_the_list_says_everything_but_the_secret(afterword: Afterword) -> None:
     made = afterword(
         *("keys", "create", "crawler", "--account", "research", "--model", "local/b", "--model", "local/a"),
         *("--expires", "2099-01-01", "--requests-per-minute", "60", "--tokens-per-minute", "40000"),
-        *("--concurrent-requests", "4"),
+        *("--concurrent-requests", "4", "--concurrent-tokens", "9000", "--priority", "-5"),
     )
     secret = made.stdout.strip().rpartition("-")[2]
     listed = afterword("keys", "list", "--format", "json")
@@ -37,6 +37,8 @@ def test_the_list_says_everything_but_the_secret(afterword: Afterword) -> None:
         "requests_per_minute": 60,
         "tokens_per_minute": 40000,
         "concurrent_requests": 4,
+        "concurrent_tokens": 9000,
+        "priority": -5,
         "expires": "2099-01-01T00:00:00+00:00",
         "last_used": None,
     }

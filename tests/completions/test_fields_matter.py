@@ -30,6 +30,7 @@ CHANGES: dict[str, Any] = {
     "temperature": 0,
     "top_p": 0,
     "user": "somebody",
+    "priority": 1,
     "top_k": 1,
     "min_p": 0.1,
     "repetition_penalty": 1.1,

@@ -36,6 +36,7 @@ def test_nothing_given_means_the_documented_defaults() -> None:
         "temperature": 1.0,
         "top_p": 1.0,
         "user": None,
+        "priority": None,
         "top_k": 0,
         "min_p": 0.0,
         "repetition_penalty": 1.0,

@@ -22,11 +22,14 @@ LATER = datetime(2026, 11, 30, tzinfo=UTC)
 
 
 def test_accounts_are_listed_by_name_with_their_live_keys(database: Database) -> None:
-    sales, art = create_account(database, "sales", NOW), create_account(database, "art", LATER)
+    sales, art = create_account(database, "sales", NOW), create_account(database, "art", LATER, 10)
     for name in ("a", "b", "c"):
         create_key(database, KeyTerms(name, account="sales", expires=LATER if name == "c" else None), NOW)
     revoke_key(database, "a", NOW)
-    assert list_accounts(database, NOW) == [AccountRecord(art, "art", LATER, 0), AccountRecord(sales, "sales", NOW, 2)]
+    assert list_accounts(database, NOW) == [
+        AccountRecord(art, "art", LATER, 10, 0),
+        AccountRecord(sales, "sales", NOW, 0, 2),
+    ]
     assert [record.n_keys for record in list_accounts(database, LATER)] == [0, 1]
 
 

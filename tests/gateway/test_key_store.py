@@ -36,7 +36,7 @@ def key_id(key: str) -> str:
 
 def test_a_key_is_stored_as_it_was_asked_for(database: Database) -> None:
     account_id = create_account(database, "research", NOW)
-    limits = KeyLimits(requests_per_minute=60, tokens_per_minute=2**31, concurrent_requests=4)
+    limits = KeyLimits(60, tokens_per_minute=2**31, concurrent_requests=4, concurrent_tokens=9000)
     terms = KeyTerms("crawler", "research", ["local/b", "local/a", "local/b"], limits, NOW + HOUR)
     key = create_key(database, terms, NOW)
     record = find_key(database, key_id(key))
@@ -46,6 +46,17 @@ def test_a_key_is_stored_as_it_was_asked_for(database: Database) -> None:
     assert (record.models, record.limits) == (frozenset({"local/a", "local/b"}), limits)
     assert (record.created, record.expires) == (NOW, NOW + HOUR)
     assert (record.previous_hash, record.previous_until, record.revoked, record.last_used) == (None, None, None, None)
+
+
+@pytest.mark.parametrize(("own", "account", "priority"), [(None, 10, 10), (-3, 10, -3), (0, 10, 0), (None, 0, 0)])
+def test_a_key_has_its_own_priority_or_its_account_s(
+    database: Database, own: int | None, account: int, priority: int
+) -> None:
+    create_account(database, "research", NOW, account)
+    key = create_key(database, KeyTerms("a", "research", priority=own), NOW)
+    record = find_key(database, key_id(key))
+    assert record is not None
+    assert record.priority == priority
 
 
 def test_the_key_itself_is_nowhere_in_the_database(database: Database) -> None:

@@ -36,7 +36,7 @@ def test_what_the_steps_make_is_what_the_models_say(database: Database) -> None:
 def test_opening_again_changes_nothing(where: Path | str) -> None:
     for _ in range(2):
         with closing(open_database(where)) as database, database.reading() as connection:
-            assert connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")) == "0002"
+            assert connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")) == "0003"
 
 
 def test_a_database_of_a_newer_version_is_refused(where: Path | str) -> None:
@@ -46,8 +46,19 @@ def test_a_database_of_a_newer_version_is_refused(where: Path | str) -> None:
         open_database(where)
     assert str(caught.value).startswith(
         "The database was made by a newer version of this program: its tables are at step 9999, and this version "
-        "knows the steps up to 0002."
+        "knows the steps up to 0003."
     )
+
+
+def test_what_was_there_before_has_the_ordinary_priority(where: Path | str) -> None:
+    with closing(open_database(where)) as database, database.writing() as connection:
+        connection.execute(text("ALTER TABLE accounts DROP COLUMN priority"))
+        for column in ("priority", "concurrent_tokens"):
+            connection.execute(text(f"ALTER TABLE keys DROP COLUMN {column}"))
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0002'"))
+        connection.execute(text("INSERT INTO accounts (id, name, created) VALUES ('acct_1', 'old', '2026-01-01')"))
+    with closing(open_database(where)) as database, database.reading() as connection:
+        assert connection.scalar(text("SELECT priority FROM accounts")) == 0
 
 
 def test_another_program_s_version_table_is_not_taken_for_ours(where: Path | str) -> None:

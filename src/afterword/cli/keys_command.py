@@ -11,7 +11,7 @@ from afterword.cli.options import Option, argument, with_options
 from afterword.cli.rows import FORMAT_OPTION, format_of, print_rows
 from afterword.cli.times import future
 from afterword.config.refusal import read_option
-from afterword.config.values import KeyLimit
+from afterword.config.values import KeyLimit, Priority
 from afterword.gateway.grant import KeyLimits
 from afterword.gateway.key import id_of
 from afterword.gateway.key_store import KeyRecord, KeyTerms, create_key, list_keys, revoke_key, rotate_key
@@ -30,6 +30,8 @@ COLUMNS = (
     "requests_per_minute",
     "tokens_per_minute",
     "concurrent_requests",
+    "concurrent_tokens",
+    "priority",
     "created",
     "expires",
     "last_used",
@@ -44,6 +46,20 @@ TERMS = [
     Option("requests_per_minute", ("--requests-per-minute",), str, "[default: no limit]", "N"),
     Option("tokens_per_minute", ("--tokens-per-minute",), str, "Prompt and completion. [default: no limit]", "N"),
     Option("concurrent_requests", ("--concurrent-requests",), str, "At the same time. [default: no limit]", "N"),
+    Option(
+        "concurrent_tokens",
+        ("--concurrent-tokens",),
+        str,
+        "Of all requests that run or wait at the same time. [default: no limit]",
+        "N",
+    ),
+    Option(
+        "priority",
+        ("--priority",),
+        str,
+        "Of its requests; lower is earlier. May be negative. [default: that of its account]",
+        "N",
+    ),
 ]
 
 ALL = Option("all", ("--all",), bool, "Also those that were revoked or have expired.")
@@ -69,6 +85,7 @@ def create(values: Mapping[str, Any]) -> None:
         models=values["model"] or None,
         limits=KeyLimits(**{name: _limit(name, values[name]) for name in KeyLimits.__slots__}),
         expires=None if values["expires"] is None else future(values["expires"], "--expires", now),
+        priority=None if values["priority"] is None else read_option(Priority, values["priority"], "--priority"),
     )
     with opened(values) as database:
         text = create_key(database, terms, now)
@@ -147,6 +164,8 @@ def _row(record: KeyRecord, now: datetime) -> tuple[Any, ...]:
         record.limits.requests_per_minute,
         record.limits.tokens_per_minute,
         record.limits.concurrent_requests,
+        record.limits.concurrent_tokens,
+        record.priority,
         record.created.isoformat(timespec="seconds"),
         None if record.expires is None else record.expires.isoformat(timespec="seconds"),
         None if record.last_used is None else record.last_used.isoformat(),

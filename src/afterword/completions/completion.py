@@ -44,6 +44,8 @@ class Completion:
     include_obfuscation: bool
     seed: int
     user: str | None
+    priority: int | None
+    """None: its key's."""
     exact_tokens: bool
     """The prompts' tokens are the model's own. If not, how many they are to the model is an estimate."""
 

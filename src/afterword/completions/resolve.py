@@ -61,6 +61,7 @@ def resolve(body: CompletionBody, served: ServedModel, server: ServerConfig) -> 
         include_obfuscation=options.include_obfuscation,
         seed=seed,
         user=body.user,
+        priority=body.priority,
         exact_tokens=served.engine.capabilities.exact_tokens,
     )
     _check_answer(completion, server)

@@ -174,6 +174,9 @@ Memory = Annotated[
 KeyLimit = Annotated[int, Field(ge=1, le=2**31 - 1)]
 """A limit of an API key; databases store it in 32 bits."""
 
+Priority = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
+"""Of requests; lower is earlier. Databases store it in 32 bits."""
+
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), Allowed("a number of seconds above 0")]
 
 Directory = Annotated[Path, PlainValidator(_path), Allowed("the path of a directory")]
@@ -247,12 +250,12 @@ def _whole(rules: list[Any]) -> str:
 def from_text(kind: Any, text: str) -> object:
     """The text of a flag or variable as a configuration file would have it; text of no known form stays text.
 
-    Numbers have digits only: no sign, no space, no underscore.
+    Numbers have digits only, and a minus in front: no plus, no space, no underscore.
     """
     base, _ = core(kind)
     if base is bool:
         return SWITCHES.get(text.lower(), text)
-    if base is int and re.fullmatch(r"[0-9]{1,30}", text) is not None:
+    if base is int and re.fullmatch(r"-?[0-9]{1,30}", text) is not None:
         return int(text)
     if get_origin(base) is tuple:
         return [part.strip() for part in text.split(",") if part.strip()]

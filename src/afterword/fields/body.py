@@ -64,6 +64,14 @@ class CompletionBody:
     )
     include_stop_str_in_output: bool = extension(False, "Leave the stop in the text.", _READING, kind="answer")
     user: Text | None = documented(None, "The end user, for the records.", _READING, kind="neutral")
+    priority: int | None = extension(
+        None,
+        "Lower is earlier; not earlier than the API key's own, which is 0 unless it was made with another.",
+        _READING,
+        kind="neutral",
+        ge=-(2**31),
+        le=2**31 - 1,
+    )
     stream: bool = documented(False, "Send the choices as they grow.", "On, unless best_of is above n.", kind="answer")
     stream_options: StreamOptions | None = documented(
         None, "Only with stream.", "Asks for the token counts.", kind="answer"

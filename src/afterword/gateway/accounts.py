@@ -21,6 +21,7 @@ class AccountRecord:
     id: str
     name: str
     created: datetime
+    priority: int
     n_keys: int
     """Keys that are neither revoked nor expired."""
 
@@ -33,24 +34,25 @@ class Chargeable:
     """None: there are no accounts here, so the name is another server's and nothing is charged."""
 
 
-def create_account(database: Database, name: str, now: datetime) -> str:
-    """Create an account and return its id. Raises `BadName`."""
+def create_account(database: Database, name: str, now: datetime, priority: int = 0) -> str:
+    """Create an account and return its id; `priority`: of its keys that have none of their own. Raises `BadName`."""
     check_name(name, "an account")
     with database.writing() as connection:
         if connection.scalar(select(AccountTable.id).where(AccountTable.name == name)) is not None:
             raise BadName(f"There is an account {name!r} already.")
         account_id = _new_account_id()
-        connection.execute(insert(AccountTable).values(id=account_id, name=name, created=now))
+        connection.execute(insert(AccountTable).values(id=account_id, name=name, created=now, priority=priority))
     return account_id
 
 
 def list_accounts(database: Database, now: datetime) -> list[AccountRecord]:
     """Every account by name, with the number of its keys that are valid at `now`."""
     live = (KeyTable.revoked.is_(None)) & or_(KeyTable.expires.is_(None), KeyTable.expires > now)
+    shown = (AccountTable.id, AccountTable.name, AccountTable.created, AccountTable.priority)
     query = (
-        select(AccountTable.id, AccountTable.name, AccountTable.created, func.count(KeyTable.id))
+        select(*shown, func.count(KeyTable.id))
         .outerjoin(KeyTable, (KeyTable.account_id == AccountTable.id) & live)
-        .group_by(AccountTable.id, AccountTable.name, AccountTable.created)
+        .group_by(*shown)
         .order_by(AccountTable.name)
     )
     with database.reading() as connection:

@@ -11,6 +11,8 @@ class KeyLimits:
     tokens_per_minute: int | None = None
     """Prompt and completion tokens together."""
     concurrent_requests: int | None = None
+    concurrent_tokens: int | None = None
+    """That the requests which run or wait may use, prompt and completion tokens together."""
 
 
 UNLIMITED = KeyLimits()
@@ -29,6 +31,8 @@ class Grant:
     limits: KeyLimits = UNLIMITED
     keyless: bool = False
     """The server is open: nobody was asked for a key."""
+    priority: int = 0
+    """Of its requests, lower is earlier; they may ask for a later one (docs/rules.md#priority)."""
 
     def allows(self, model: str) -> bool:
         """Whether the model of that full name may be used."""

@@ -36,6 +36,8 @@ class KeyTerms:
     """Full names; None: all."""
     limits: KeyLimits = UNLIMITED
     expires: datetime | None = None
+    priority: int | None = None
+    """None: the account's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class KeyRecord:
     expires: datetime | None
     revoked: datetime | None
     last_used: date | None
+    priority: int
+    """Its own, or the account's."""
 
     def state(self, now: datetime) -> State:
         """Whether it is valid at `now`."""
@@ -82,6 +86,8 @@ def create_key(database: Database, terms: KeyTerms, now: datetime) -> str:
             "requests_per_minute": terms.limits.requests_per_minute,
             "tokens_per_minute": terms.limits.tokens_per_minute,
             "concurrent_requests": terms.limits.concurrent_requests,
+            "concurrent_tokens": terms.limits.concurrent_tokens,
+            "priority": terms.priority,
             "created": now,
             "expires": terms.expires,
         }
@@ -161,9 +167,9 @@ def touch_key(database: Database, key_id: str, day: date) -> None:
         connection.execute(update(KeyTable).where(KeyTable.id == key_id, later).values(last_used=day))
 
 
-_RECORDS = select(KeyTable.__table__, AccountTable.name.label("account_name")).join(
-    AccountTable, AccountTable.id == KeyTable.account_id
-)
+_RECORDS = select(
+    KeyTable.__table__, AccountTable.name.label("account_name"), AccountTable.priority.label("account_priority")
+).join(AccountTable, AccountTable.id == KeyTable.account_id)
 
 
 def _resolve(connection: Connection, name: str, now: datetime) -> KeyRecord:
@@ -190,7 +196,7 @@ def _is_live(now: datetime) -> ColumnElement[bool]:
 
 
 def _record(row: Row[*tuple[Any, ...]]) -> KeyRecord:
-    limits = KeyLimits(row.requests_per_minute, row.tokens_per_minute, row.concurrent_requests)
+    limits = KeyLimits(row.requests_per_minute, row.tokens_per_minute, row.concurrent_requests, row.concurrent_tokens)
     return KeyRecord(
         id=row.id,
         name=row.name,
@@ -205,4 +211,5 @@ def _record(row: Row[*tuple[Any, ...]]) -> KeyRecord:
         expires=row.expires,
         revoked=row.revoked,
         last_used=row.last_used,
+        priority=row.account_priority if row.priority is None else row.priority,
     )

@@ -91,6 +91,8 @@ class AccountTable(Base):
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     name: Mapped[str] = mapped_column(String(MAX_NAME), unique=True)
     created: Mapped[datetime] = mapped_column(UtcTime)
+    priority: Mapped[int] = mapped_column(server_default="0")
+    """Of keys that have none of their own; lower is earlier."""
 
 
 class KeyTable(Base):
@@ -111,6 +113,9 @@ class KeyTable(Base):
     requests_per_minute: Mapped[int | None] = mapped_column(BigInteger)
     tokens_per_minute: Mapped[int | None] = mapped_column(BigInteger)
     concurrent_requests: Mapped[int | None] = mapped_column(BigInteger)
+    concurrent_tokens: Mapped[int | None] = mapped_column(BigInteger)
+    priority: Mapped[int | None]
+    """None: its account's."""
     created: Mapped[datetime] = mapped_column(UtcTime)
     expires: Mapped[datetime | None] = mapped_column(UtcTime)
     revoked: Mapped[datetime | None] = mapped_column(UtcTime)

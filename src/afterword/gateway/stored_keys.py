@@ -145,4 +145,4 @@ def _grant(record: KeyRecord, account: str | None) -> Grant:
             f"This API key charges the account {record.account_name!r} ({record.account_id}) and may not charge "
             f"'{brief(str(account))}'."
         )
-    return Grant(record.id, record.account_id, record.models, record.limits)
+    return Grant(record.id, record.account_id, record.models, record.limits, priority=record.priority)
