@@ -26,8 +26,9 @@ WORTH_BRANCHING = 32
 BEFORE_THE_END = 1
 """Where prompts begin again that are repeated or go on: a prompt's last token is always computed."""
 
-OF_SCORED = (16, 32, 64, 128)
-"""Distances from the end of a prompt that is scored: others will follow that have another ending."""
+BEFORE_ENDINGS = 32
+"""The same of a prompt that is scored: others will follow that have another ending, mostly a short one. Of longer ones
+the second shows where they begin, so that no prompt is read in many small pieces, which take longer."""
 
 MOST_IN_A_SLOT = 16
 """States that are kept of a slot which is full, apart from those of prompts' ends and branches."""
@@ -48,7 +49,7 @@ def places(n_prompt: int, n_reused: int, n_shared: int, *, scored: bool, n_candi
 
     `n_shared`: tokens that it has in common with some other one, reused or not.
     """
-    found = {n_prompt - distance for distance in (OF_SCORED if scored else (BEFORE_THE_END,))}
+    found = {n_prompt - (BEFORE_ENDINGS if scored else BEFORE_THE_END)}
     if n_shared - n_reused >= WORTH_BRANCHING:
         # Others will rather branch off there as well than anywhere near the end.
         found = {n_shared} if scored else {n_shared, *found}
