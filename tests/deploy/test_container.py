@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,8 @@ from tests.deploy.confined import confined
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINERFILE = ROOT / "deploy" / "Containerfile"
 WHEELS = Path.home() / ".cache" / "afterword" / "wheels"
-AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
+AUTHORITIES = Path("/usr/local/share/ca-certificates")
+"""Those that this machine trusts besides the usual ones."""
 BASE, IMAGE = "localhost/base", "localhost/afterword"
 
 
@@ -130,7 +130,7 @@ def test_the_whole_image_serves_from_a_root_that_cannot_be_written_to(buildah: B
     check(configuration)
     container = buildah.must("from", IMAGE)
     root = Path(buildah.must("mount", container))
-    environment = dict(one.split("=", 1) for one in configuration["Env"] if "/run/authorities.crt" not in one)
+    environment = dict(one.split("=", 1) for one in configuration["Env"])
     given, folder = tmp_path / "given", tmp_path / "root"
     given.mkdir()
     folder.mkdir()
@@ -149,8 +149,12 @@ def test_the_whole_image_serves_from_a_root_that_cannot_be_written_to(buildah: B
 def make_base(buildah: Buildah, folder: Path) -> None:
     """A minimal Debian, with this machine's own way to its packages."""
     subprocess.run(["debootstrap", "--variant=minbase", "bookworm", str(folder)], check=True, capture_output=True)
-    for file in Path("/etc/apt/apt.conf.d").glob("99*"):
-        shutil.copy(file, folder / "etc" / "apt" / "apt.conf.d")
+    for file in (*Path("/etc/apt/apt.conf.d").glob("99*"), *AUTHORITIES.glob("*.crt")):
+        there = folder / file.parent.relative_to("/")
+        there.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, there)
+    (folder / "etc" / "uv").mkdir()
+    (folder / "etc" / "uv" / "uv.toml").write_text("system-certs = true\n")
     container = buildah.must("from", "scratch")
     buildah.must("add", "--quiet", container, str(folder), "/")
     buildah.must("commit", "--quiet", container, BASE)
@@ -173,13 +177,8 @@ def copied_sources(folder: Path) -> Path:
 
 
 def build(buildah: Buildah, context: Path) -> None:
-    """The image, with the wheel of llama.cpp that this machine has compiled, if any, and the authorities it trusts."""
+    """The image, with the wheel of llama.cpp that this machine has compiled, if it has."""
     WHEELS.mkdir(parents=True, exist_ok=True)
-    volumes = {str(WHEELS): "/root/.cache/afterword/wheels:rw", str(AUTHORITIES): "/run/authorities.crt:ro"}
-    trusting = [f"{name}=/run/authorities.crt" for name in ("SSL_CERT_FILE", "PIP_CERT")]
-    options: Sequence[str] = [
-        *("--isolation", "chroot", "--build-arg", f"BASE={BASE}", "--tag", IMAGE),
-        *(word for here, there in volumes.items() for word in ("--volume", f"{here}:{there}")),
-        *(word for one in trusting for word in ("--env", one)),
-    ]
+    wheels = ("--volume", f"{WHEELS}:/root/.cache/afterword/wheels:rw")
+    options = ("--isolation", "chroot", "--build-arg", f"BASE={BASE}", "--tag", IMAGE, *wheels)
     buildah.must("build", *options, "--file", str(CONTAINERFILE), str(context))

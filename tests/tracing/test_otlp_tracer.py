@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,10 +20,11 @@ from afterword.api.app import create_app
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine
 from afterword.engine.echo import EchoEngine
-from afterword.engine.trace import record_attempts
+from afterword.engine.trace import NO_TRACE, record_attempts
 from afterword.errors import EngineFailed
+from afterword.logs import RequestRecord
 from afterword.tracing import otlp_tracer
-from afterword.tracing.tracer import Tracer, open_tracer
+from afterword.tracing.tracer import PromptTimes, Timeline, Tracer, open_tracer
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 
@@ -87,6 +89,27 @@ async def test_each_prompt_is_prefilled_and_decoded_within_the_request() -> None
         for span in spans:
             assert (span.trace_id, span.parent_id) == (request.trace_id, request.span_id)
             assert request.start <= span.start <= span.end <= request.end
+
+
+@pytest.mark.parametrize(
+    ("waited", "expected"),
+    [
+        (None, {"prefill": (1, 4), "decode": (4, 6)}),
+        (2.0, {"queue": (1, 3), "prefill": (3, 4), "decode": (4, 6)}),
+        # Another clock than ours.
+        (9.0, {"queue": (1, 4), "prefill": (4, 4), "decode": (4, 6)}),
+    ],
+)
+def test_a_prompt_is_queued_and_then_prefilled(waited: float | None, expected: dict[str, tuple[int, int]]) -> None:
+    began = time.perf_counter()
+    timeline = Timeline(began, began + 1, {0: PromptTimes(began + 4, waited, began + 6)})
+    with collecting() as collector, tracing(collector.url) as tracer:
+        tracer.begin(NO_TRACE).end(RequestRecord("r", "POST", "/", "/", 200, 200, 6, False), timeline)
+    (request,) = collector.named("POST /")
+    parts = [span for span in collector.spans if span is not request]
+    zero = next(span.start for span in parts if span.name == min(expected, key=lambda name: expected[name])) - 10**9
+    found = {span.name: (round((span.start - zero) / 1e9), round((span.end - zero) / 1e9)) for span in parts}
+    assert found == expected
 
 
 async def test_prompts_beyond_some_have_no_spans(monkeypatch: pytest.MonkeyPatch) -> None:
