@@ -19,5 +19,8 @@ def load_tokenizer(model: ModelConfig) -> Tokenizer:
     # Here and not above: the library behind it takes a second to load and is not needed to serve other models.
     from afterword.engine.llama.binding import LlamaModel
     from afterword.engine.llama.vocabulary import Vocabulary
+    from afterword.engine.worker.process import check_vocabulary
 
-    return Vocabulary(LlamaModel(model_file(source), vocab_only=True))
+    file = model_file(source)
+    check_vocabulary(file)
+    return Vocabulary(LlamaModel(file, vocab_only=True))

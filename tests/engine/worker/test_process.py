@@ -1,29 +1,33 @@
 """Files and machines on which the process of a model does not come to life."""
 
+import os
 import signal
 from pathlib import Path
 
 import pytest
+from gguf import GGUFWriter
 from tests.models.engines import kept_tiny, settings
-from tests.models.tiny import Tiny
+from tests.models.tiny import Tiny, write_tiny
 
 from afterword.engine.worker import process
-from afterword.engine.worker.process import Worker, how_it_ended
+from afterword.engine.worker.process import Worker, check_vocabulary, how_it_ended
+from afterword.engine.worker.worker_engine import load_engine
+from afterword.engine.worker.worker_messages import Ready
 from afterword.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (0, "by itself with code 0"),
-        (1, "by itself with code 1"),
+        (0, "by itself with code 0 (MemoryError)"),
+        (1, "by itself with code 1 (MemoryError)"),
         (-signal.SIGKILL, "signal 9 (Killed), as by a system that has no memory left"),
         (-signal.SIGSEGV, "signal 11 (Segmentation fault)"),
         (-signal.SIGRTMAX, f"signal {signal.SIGRTMAX} "),
     ],
 )
 def test_an_exit_code_is_said_in_words(code: int, said: str) -> None:
-    assert said in how_it_ended(code)
+    assert said in how_it_ended(code, "MemoryError")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
@@ -39,9 +43,8 @@ def test_a_program_that_does_not_start_is_a_refusal(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(process, "CHILD", "no.such.module")
     path = kept_tiny(Tiny())
     worker = Worker(settings(path, path.parent))
-    with pytest.raises(ConfigurationError, match="code 1"):
+    with pytest.raises(ConfigurationError, match=r"code 1 \(.*No module named"):
         worker.load()
-    assert "No module named" in worker.last_words
 
 
 def test_a_process_has_no_file_of_the_server_s_but_its_connection(tmp_path: Path) -> None:
@@ -56,3 +59,26 @@ def test_a_process_has_no_file_of_the_server_s_but_its_connection(tmp_path: Path
             worker.end()
     assert sum(name.startswith("socket:") for name in opened) == 1
     assert not any("secret" in name for name in opened)
+
+
+def test_a_vocabulary_is_read_by_another_process_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = GGUFWriter.add_token_list
+    monkeypatch.setattr(GGUFWriter, "add_token_list", lambda self, texts: real(self, [*texts[:-1], texts[0]]))
+    path = write_tiny(tmp_path, Tiny())
+    with pytest.raises(ConfigurationError, match=rf"^The model file {path} cannot be loaded: llama.cpp gives up \("):
+        check_vocabulary(path)
+    assert check_vocabulary(kept_tiny(Tiny())) is None  # type: ignore[func-returns-value]
+
+
+def test_a_file_that_changes_while_it_is_loaded_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_tiny(tmp_path, Tiny())
+    load = Worker.load
+
+    def load_and_change(self: Worker) -> Ready:
+        ready = load(self)
+        os.utime(path, (1, 1))
+        return ready
+
+    monkeypatch.setattr(Worker, "load", load_and_change)
+    with pytest.raises(ConfigurationError, match="has changed while it was loaded"):
+        load_engine(settings(path, tmp_path), step_seconds=300)

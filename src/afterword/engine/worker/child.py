@@ -7,6 +7,7 @@ is doing, so it never outlives the server.
 import os
 import signal
 import sys
+import traceback
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -18,12 +19,25 @@ import structlog
 from typing_extensions import override
 
 from afterword.engine.engine_refusal import refusal
+from afterword.engine.llama.aborting import say_why_it_aborts
+from afterword.engine.llama.binding import LIBRARY, LlamaModel
 from afterword.engine.llama.engine_thread import EngineThread, Outlet, Progress
 from afterword.engine.llama.llama_loading import LlamaSettings, load_model
 from afterword.engine.llama.sequence import Message
+from afterword.engine.llama.vocabulary import Vocabulary
 from afterword.engine.tracker import Counters, public_error
 from afterword.engine.worker import worker_messages
-from afterword.engine.worker.worker_messages import Add, Cancel, End, Logged, Ready, Refused, Step
+from afterword.engine.worker.worker_messages import (
+    Add,
+    Cancel,
+    Checked,
+    CheckVocabulary,
+    End,
+    Logged,
+    Ready,
+    Refused,
+    Step,
+)
 from afterword.errors import AfterwordError, ConfigurationError
 
 FAILED = 1
@@ -89,15 +103,20 @@ def main() -> None:
     connection = socket(fileno=sys.stdin.fileno())
     server = Connection(connection)
     structlog.configure(processors=[structlog.processors.format_exc_info, server.log])
-    settings: LlamaSettings = worker_messages.read(connection)
+    asked: LlamaSettings | CheckVocabulary = worker_messages.read(connection)
     engine: Future[EngineThread] = Future()
     # Reads also while the model is loaded: the server may end before that is done.
     Thread(target=_follow, args=(connection, engine), name="afterword-commands", daemon=True).start()
     try:
-        model = load_model(settings)
+        if isinstance(asked, CheckVocabulary):
+            say_why_it_aborts(LIBRARY)
+            Vocabulary(LlamaModel(asked.path, vocab_only=True))
+            server.say(Checked())
+            return
+        model = load_model(asked)
     except ConfigurationError as error:
         server.say(Refused(str(error)))
-        os._exit(FAILED)
+        return
     server.count(model.loaded.scheduler.counters)
     server.say(Ready(model.capabilities, model.fingerprint))
     thread = EngineThread(model.tokenizer, model.loaded, server, reproducible=model.capabilities.reproducible)
@@ -107,6 +126,7 @@ def main() -> None:
 
 def _follow(connection: socket, engine: "Future[EngineThread]") -> None:
     """Pass the server's commands on; at the end of the connection end the process."""
+    code = FAILED
     try:
         while (command := worker_messages.read(connection)) is not None:
             thread = engine.result()
@@ -117,8 +137,11 @@ def _follow(connection: socket, engine: "Future[EngineThread]") -> None:
                     thread.cancel(number)
                 case End(number, candidate):
                     thread.end(number, candidate)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
     finally:
-        os._exit(0)
+        os._exit(code)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
+from pathlib import Path
 from socket import socketpair
 from threading import Lock
 from typing import IO
@@ -14,7 +15,7 @@ import structlog
 
 from afterword.engine.llama.llama_loading import LlamaSettings
 from afterword.engine.worker import worker_messages
-from afterword.engine.worker.worker_messages import Logged, Ready, Refused
+from afterword.engine.worker.worker_messages import Checked, CheckVocabulary, Logged, Ready, Refused
 from afterword.errors import ConfigurationError
 
 CHILD = "afterword.engine.worker.child"
@@ -22,8 +23,11 @@ CHILD = "afterword.engine.worker.child"
 SECONDS_TO_END = 5.0
 """How long a process that has closed its connection may take to end, a dump of its memory included."""
 
+MOST_WORDS = 65536
+"""Bytes of what a process wrote last that are looked at: a stack of each thread, mostly."""
+
 LAST_WORDS = 1000
-"""Bytes of what a process wrote last that are kept for the log."""
+"""Characters of it that are kept for the log."""
 
 GIVES_UP = "llama.cpp gives up ("
 """How `aborting.py` begins the reason for an abort."""
@@ -32,13 +36,14 @@ GIVES_UP = "llama.cpp gives up ("
 class Worker:
     """One process with a model, from its start to its end."""
 
-    def __init__(self, settings: LlamaSettings) -> None:
-        """Start the process, which begins to load the model. Raises `OSError` if the system does not allow one."""
-        self._settings = settings
+    def __init__(self, asked: LlamaSettings | CheckVocabulary) -> None:
+        """Start the process, which begins to read the file. Raises `OSError` if the system does not allow one."""
+        self._asked = asked
         self._ending = Lock()
         self._words = _scratch_file()
         self.last_words = ""
         """What the process has written last to its standard output or error, once it has ended."""
+        self._gave_up = ""
         self.connection, theirs = socketpair()
         # A new program, not a copy of this one, which has threads. It gets its connection and no other file.
         with theirs:
@@ -54,22 +59,28 @@ class Worker:
 
     def load(self) -> Ready:
         """Wait until the model is loaded; seconds to minutes. Raises `ConfigurationError` if it cannot be."""
+        ready = self.answer()
+        assert isinstance(ready, Ready)
+        return ready
+
+    def answer(self) -> Ready | Checked:
+        """Wait until the process has done what it was started for. Raises `ConfigurationError` if it cannot."""
         self.connection.setblocking(True)
         # One that has ended already is found out by reading.
         with suppress(OSError):
-            self.connection.sendall(worker_messages.packed(self._settings))
+            self.connection.sendall(worker_messages.packed(self._asked))
         while True:
             match worker_messages.read(self.connection):
                 case Logged() as logged:
                     write_line(logged)
-                case Ready() as ready:
-                    return ready
+                case Ready() | Checked() as answer:
+                    return answer
                 case Refused(message):
                     self.end()
                     raise ConfigurationError(message)
                 case _:
                     how = self.end()
-                    raise ConfigurationError(f"The model file {self._settings.path} cannot be loaded: {how}.")
+                    raise ConfigurationError(f"The model file {self._asked.path} cannot be loaded: {how}.")
 
     def kill(self) -> None:
         """Have the process end at once, whatever it does."""
@@ -84,15 +95,16 @@ class Worker:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 code = self._process.wait()
-            self._keep_last_words()
-        given_up = [line for line in self.last_words.splitlines() if line.startswith(GIVES_UP)]
-        return given_up[-1] if given_up else how_it_ended(code)
+            if not self._words.closed:
+                self._keep_words()
+        return how_it_ended(code, self.last_words.rpartition("\n")[2]) if self._gave_up == "" else self._gave_up
 
-    def _keep_last_words(self) -> None:
-        if not self._words.closed:
-            with self._words:
-                self._words.seek(max(0, self._words.seek(0, os.SEEK_END) - LAST_WORDS))
-                self.last_words = self._words.read().decode("utf-8", "replace").strip()
+    def _keep_words(self) -> None:
+        with self._words:
+            self._words.seek(max(0, self._words.seek(0, os.SEEK_END) - MOST_WORDS))
+            words = self._words.read().decode("utf-8", "replace").strip()
+        self.last_words = words[-LAST_WORDS:]
+        self._gave_up = next((line for line in words.splitlines() if line.startswith(GIVES_UP)), "")
 
 
 def _scratch_file() -> IO[bytes]:
@@ -102,10 +114,19 @@ def _scratch_file() -> IO[bytes]:
     return tempfile.TemporaryFile()
 
 
-def how_it_ended(code: int) -> str:
-    """The exit code of a process in words, negative for a signal."""
+def check_vocabulary(path: Path) -> None:
+    """Have another process read a file's vocabulary. Raises `ConfigurationError` if it cannot, or ends of it."""
+    worker = Worker(CheckVocabulary(path))
+    try:
+        worker.answer()
+    finally:
+        worker.end()
+
+
+def how_it_ended(code: int, last_line: str) -> str:
+    """The exit code of a process in words, negative for a signal; with what it has written last if it was none."""
     if code >= 0:
-        return f"its process ended by itself with code {code}"
+        return f"its process ended by itself with code {code}" + (f" ({last_line})" if last_line else "")
     hint = ", as by a system that has no memory left" if -code == signal.SIGKILL else ""
     return f"its process was ended by signal {-code} ({signal.strsignal(-code)}){hint}"
 

@@ -6,6 +6,7 @@ keeps the process running. Everything is called on the event loop, but `stats` o
 
 from dataclasses import dataclass, replace
 from itertools import count
+from pathlib import Path
 
 from typing_extensions import override
 
@@ -23,7 +24,7 @@ from afterword.engine.tracker import Counters, RequestTracker
 from afterword.engine.worker.process import Worker
 from afterword.engine.worker.supervisor import Lost, Supervisor, Watched
 from afterword.engine.worker.worker_messages import Add, Cancel, End, Ready, Step
-from afterword.errors import EngineFailed, EngineLost
+from afterword.errors import ConfigurationError, EngineFailed, EngineLost
 from afterword.tokens import Tokenizer
 
 MOST_ENDS = 3
@@ -53,16 +54,33 @@ def load_engine(settings: LlamaSettings, *, step_seconds: float) -> "WorkerEngin
     `step_seconds`: a step that takes longer is taken for one that never ends. Raises `ConfigurationError`, also where
     the file ends the process that reads it.
     """
+    before = _mark(settings.path)
     worker = Worker(settings)
     try:
         ready = worker.load()
         # Only what another process has read whole is read in this one.
+        _check_same(settings.path, before)
         tokenizer = Vocabulary(LlamaModel(settings.path, vocab_only=True))
+        _check_same(settings.path, before)
     except BaseException:
         worker.kill()
         worker.end()
         raise
     return WorkerEngine(settings, worker, ready, tokenizer, step_seconds=step_seconds)
+
+
+def _mark(path: Path) -> tuple[int, int, int] | None:
+    """What changes with a file: which one it is, its size, its time. None: it cannot be seen."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _check_same(path: Path, mark: tuple[int, int, int] | None) -> None:
+    if _mark(path) != mark:
+        raise ConfigurationError(f"The model file {path} has changed while it was loaded: start again.")
 
 
 class WorkerEngine(Engine, Watched):

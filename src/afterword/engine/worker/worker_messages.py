@@ -6,6 +6,7 @@ Both ends are the same program, started together, so nothing here has to stay th
 import pickle
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from socket import socket
 from typing import Any, NamedTuple
 
@@ -17,6 +18,16 @@ from afterword.engine.request import GenerationRequest
 from afterword.engine.tracker import Counters
 
 _LENGTH = struct.Struct("<I")
+
+
+class CheckVocabulary(NamedTuple):
+    """To a worker, in place of `LlamaSettings`: read the vocabulary of a file and end."""
+
+    path: Path
+
+
+class Checked(NamedTuple):
+    """From a worker: it has read the vocabulary."""
 
 
 class Add(NamedTuple):
