@@ -7,7 +7,7 @@ from tests.e2e.playground import Playground
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model]
 
-MAX_FIRST_LOAD = 160_000
+MAX_FIRST_LOAD = 175_000
 
 
 def test_first_load_is_small_and_from_one_host(context: BrowserContext, url: str, faults: list[str]) -> None:
