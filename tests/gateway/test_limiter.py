@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.gateway.clock import Clock
 
-from afterword.errors import LimitExceeded
+from afterword.errors import InvalidRequest, LimitExceeded
 from afterword.gateway.grant import Grant, KeyLimits
 from afterword.gateway.interfaces import Allowance, Limiter, LimitState, Reservation
 from afterword.gateway.limiter import memory_limiter
@@ -131,10 +131,46 @@ async def test_no_more_requests_run_at_once_than_the_key_may_have(limiter: Limit
     await third.settle(0)
 
 
+async def test_requests_at_once_need_no_more_tokens_together_than_the_key_may_have(limiter: Limiter) -> None:
+    grant = key(concurrent_tokens=100)
+    first = await limiter.admit(grant, 60)
+    error = await refusal(limiter, grant, 41)
+    assert str(error) == (
+        "The requests of this API key that run or wait may need 100 tokens together: those there are may need 60, and "
+        "this one 41. Please try again when one has ended."
+    )
+    assert (error.kind, error.retry_after) == ("tokens", 1)
+    second = await limiter.admit(grant, 40)
+    await first.settle(60)
+    await (await limiter.admit(grant, 60)).settle(60)
+    await second.settle(1)
+
+
+async def test_a_request_that_alone_needs_more_than_the_key_may_have_at_once_is_a_mistake(limiter: Limiter) -> None:
+    grant = key(concurrent_tokens=100, requests_per_minute=2)
+    with pytest.raises(InvalidRequest, match=r"may need 101 tokens .* together may need 100 at once") as caught:
+        await limiter.admit(grant, 101)
+    assert caught.value.param == "max_tokens"
+    assert (await limiter.limit_state(grant)).requests == Allowance(2, 2, 0.0)
+
+
+@pytest.mark.parametrize("limits", [{"concurrent_requests": 2}, {"concurrent_tokens": 20}])
+async def test_when_to_come_back_is_when_one_can_be_expected_to_end(clock: Clock, limits: dict[str, int]) -> None:
+    limiter, grant = memory_limiter(clock), key(**limits)
+    for _ in range(60):
+        running = await limiter.admit(grant, 10)
+        clock.advance(30)
+        await running.settle(10)
+    for _ in range(2):
+        await limiter.admit(grant, 10)
+    assert (await refusal(limiter, grant, 10)).retry_after == 15
+
+
 @pytest.mark.parametrize(
     ("limits", "n_tokens"),
     [
         pytest.param({"concurrent_requests": 1}, 10, id="places"),
+        pytest.param({"concurrent_tokens": 100}, 95, id="tokens at once"),
         pytest.param({"tokens_per_minute": 100}, 95, id="tokens"),
         pytest.param({"tokens_per_minute": 100}, 101, id="tokens that never fit"),
     ],
@@ -190,7 +226,7 @@ STEPS = st.lists(
     ),
     max_size=40,
 )
-LIMITS = KeyLimits(requests_per_minute=6, tokens_per_minute=100, concurrent_requests=3)
+LIMITS = KeyLimits(requests_per_minute=6, tokens_per_minute=100, concurrent_requests=3, concurrent_tokens=80)
 
 
 class Account:
@@ -214,12 +250,15 @@ class Account:
         assert limits.concurrent_requests is not None
         assert self.n_sent() <= limits.requests_per_minute
         assert self.n_used() + sum(self.reserved) <= limits.tokens_per_minute
+        assert limits.concurrent_tokens is not None
         assert len(self.reserved) <= limits.concurrent_requests
+        assert sum(self.reserved) <= limits.concurrent_tokens
 
     def has_reason(self, n_tokens: int) -> bool:
         """Whether a refusal is right: tokens count for a second longer at most, a request for no longer than 60."""
         return (
             len(self.reserved) == 3
+            or sum(self.reserved) + n_tokens > 80
             or self.n_used(61) + sum(self.reserved) + n_tokens > 100
             or sum(time >= self.clock.now - 60 for time in self.sent) == 6
         )
@@ -235,7 +274,7 @@ async def play(limiter: Limiter, clock: Clock, steps: list[Advance | Admit | Set
             case Admit():
                 try:
                     reservations.append(await limiter.admit(grant, step.n_tokens))
-                except LimitExceeded:
+                except (LimitExceeded, InvalidRequest):
                     assert account.has_reason(step.n_tokens)
                 else:
                     account.sent.append(clock.now)

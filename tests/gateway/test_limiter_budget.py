@@ -29,9 +29,11 @@ def test_the_wait_is_until_the_second_in_which_enough_has_left(n_used: int, wait
         (Bounds(None, 75), 10, True),
         (Bounds(None, 75), 11, False),
         (Bounds(2, 75), 1, False),
+        (Bounds(None, None, BUDGET.n_reserved + 5), 5, True),
+        (Bounds(None, None, BUDGET.n_reserved + 5), 6, False),
     ],
 )
-def test_there_is_room_within_both_bounds(bounds: Bounds, n_tokens: int, has_room: bool) -> None:
+def test_there_is_room_within_all_bounds(bounds: Bounds, n_tokens: int, has_room: bool) -> None:
     assert BUDGET.fits(n_tokens, bounds) is has_room
 
 

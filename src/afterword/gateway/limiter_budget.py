@@ -24,6 +24,8 @@ class Bounds:
     """Requests at once."""
     tokens: int | None
     """Per minute."""
+    at_once: int | None = None
+    """Tokens that the running requests may use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,9 @@ class Budget:
         return max(self.leaving, default=self.now) - self.now
 
     def fits(self, n_tokens: int, bounds: Bounds) -> bool:
-        """Whether a request of at most `n_tokens` keeps within both bounds."""
+        """Whether a request of at most `n_tokens` keeps within all bounds."""
         may_start = bounds.running is None or self.n_running < bounds.running
+        may_start = may_start and (bounds.at_once is None or self.n_reserved + n_tokens <= bounds.at_once)
         return may_start and (bounds.tokens is None or self.n_used + self.n_reserved + n_tokens <= bounds.tokens)
 
     def seconds_until(self, n_used: int) -> float | None:

@@ -30,7 +30,7 @@ RENEWALS_PER_LEASE = 3
 # A script runs atomically in Redis: no other process can take tokens between its check and its update.
 _TAKE = """
 local now, n_tokens = tonumber(ARGV[1]), tonumber(ARGV[2])
-local max_running, max_tokens = tonumber(ARGV[3]), tonumber(ARGV[4])
+local max_running, max_tokens, at_once = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[9])
 redis.call('zremrangebyscore', KEYS[1], '-inf', now)
 for _, member in ipairs(redis.call('zrangebyscore', KEYS[1], '(' .. ARGV[6], '+inf')) do
     redis.call('zadd', KEYS[1], ARGV[6], member)
@@ -57,6 +57,7 @@ for i = 1, #fields, 2 do
 end
 local taken = 0
 if ARGV[5] ~= '' and (max_running < 0 or #running < max_running)
+        and (at_once < 0 or reserved + n_tokens <= at_once)
         and (max_tokens < 0 or used + reserved + n_tokens <= max_tokens) then
     redis.call('zadd', KEYS[1], tonumber(ARGV[6]), ARGV[5])
     redis.call('expire', KEYS[1], ARGV[7])
@@ -151,6 +152,7 @@ class RedisBudgets(Budgets):
             now + self._lease,
             self._expiry,
             leaving_second(now),
+            UNBOUNDED if bounds.at_once is None else bounds.at_once,
         ]
         found = await cast("Awaitable[tuple[int, int, int, list[int]]]", self._take(_names(key), arguments))
         taken, n_running, n_reserved, leaving = found
