@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
@@ -23,6 +24,7 @@ from tests.clients.languages.served import Served
 from tests.clients.nginx import NGINX, address, documented_site, listeners, run_nginx
 from tests.live import run_server
 
+SOURCES = Path(__file__).resolve().parents[3] / "src"
 SECONDS_OF_IDLING = 90
 
 pytestmark = [pytest.mark.clients, pytest.mark.skipif(NGINX is None, reason="nginx is not installed")]
@@ -183,6 +185,22 @@ def test_the_playground_and_the_documentation_are_below_the_path_too(proxy: Prox
         answers = {link: client.get(link, headers={"Authorization": f"Bearer {KEY}"}) for link in links}
     assert {link: answer.status_code for link, answer in answers.items()} == dict.fromkeys(links, 200)
     assert all(link.startswith(f"{base}/") for link in links)
+
+
+@pytest.mark.parametrize("end", ["", "/", "/v1"])
+def test_the_command_line_asks_below_the_path(proxy: Proxy, tmp_path: Path, end: str) -> None:
+    program = [sys.executable, "-c", "from afterword.cli.main import app; app()", "complete", "hi", "--json"]
+    options = ["--url", f"{proxy.documented}{end}", "--api-key", KEY, "--model", "echo", "--max-tokens", "2"]
+    done = subprocess.run(
+        [*program, *options, "--temperature", "0"],
+        env={**os.environ, **proxy.trust.variables, "PYTHONPATH": str(SOURCES)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["choices"][0]["text"] == "hi"
 
 
 async def says_who_asks(scope: Scope, receive: Receive, send: Send) -> None:
