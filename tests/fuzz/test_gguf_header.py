@@ -21,7 +21,7 @@ COUNT = int(os.environ.get("AFTERWORD_TEST_MUTANTS", "400"))
 SEED = 1
 
 LOADED, REFUSED, GAVE_UP = 0, 1, 2
-"""Exit codes of a process that loads a file. llama.cpp gives up with an assertion, which is said in a sentence."""
+"""Ends of a process that loads a file. llama.cpp gives up with an assertion, which is said before it aborts."""
 
 MEMORY = 1 << 20
 """KiB that a process may take to load one."""
@@ -29,24 +29,28 @@ MEMORY = 1 << 20
 LOAD = """
 import json, os, signal, sys
 from pathlib import Path
-from afterword.engine.llama.aborting import loading, say_why_it_aborts
+from afterword.engine.llama.aborting import say_why_it_aborts
 from afterword.engine.llama.binding import LIBRARY, LlamaModel
 from afterword.errors import ConfigurationError
 
 say_why_it_aborts(LIBRARY)
 ends = {}
 for file in sys.argv[1:]:
+    said = Path(file + ".said")
     child = os.fork()
     if child == 0:
         signal.alarm(60)
+        os.dup2(os.open(said, os.O_CREAT | os.O_WRONLY), 2)
         try:
-            with loading(Path(file)):
-                LlamaModel(Path(file))
+            LlamaModel(Path(file))
         except ConfigurationError as error:
             os._exit(1)
         os._exit(0)
     _, status, usage = os.wait4(child, 0)
-    ends[file] = os.waitstatus_to_exitcode(status), usage.ru_maxrss
+    code = os.waitstatus_to_exitcode(status)
+    if code == -signal.SIGABRT and said.read_text("utf-8", "replace").startswith("llama.cpp gives up ("):
+        code = 2
+    ends[file] = code, usage.ru_maxrss
 print(json.dumps(ends))
 """
 
