@@ -45,7 +45,7 @@ HOMES = {
     "httpx": ("engine/upstream/", "cli/"),
     "fastapi": ("api/",),
     "starlette": ("api/",),
-    "uvicorn": ("api/", "cli/serve.py"),
+    "uvicorn": ("api/", "cli/http_server.py"),
     "typer": ("cli/",),
     "rich": ("cli/",),
     "pydantic": ("config/", "fields/", "completions/"),

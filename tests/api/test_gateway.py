@@ -220,8 +220,8 @@ async def test_the_ledger_is_closed_last_and_gets_the_requests_that_a_stop_ends(
             while engine.stats().completion_tokens == 0:
                 await asyncio.sleep(0)
         response = await asking
-    assert_error(response, 500, None, None)
-    assert [row.status for row in ledger.rows] == [500]
+    assert_error(response, 503, None, "stopping")
+    assert [row.status for row in ledger.rows] == [503]
     assert ledger.found == ("closed", True)
 
 

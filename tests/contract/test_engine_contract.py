@@ -14,7 +14,7 @@ from tests.fakes import Told, complete, eventually, generation_request, tell, un
 from afterword.completions.assemble import Assembler
 from afterword.completions.run import run
 from afterword.engine.base import Engine, Generation
-from afterword.engine.events import Chunk, Finished, PromptDone, Started
+from afterword.engine.events import Chunk, Event, Finished, PromptDone, Started
 from afterword.engine.request import GenerationRequest
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded
 from afterword.fields.sampling import Sampling
@@ -363,7 +363,7 @@ async def test_left_early_same_usage(engine: Engine) -> None:
 
 async def test_reader_that_reads_nothing_is_told_once_what_there_was(engine: Engine) -> None:
     async with engine.generate(ask(engine, n_candidates=2, max_tokens=200, end_ids=frozenset())) as generation:
-        events = [await anext(aiter(generation))]
+        events: list[Event] = [await until_prompt_is_done(generation)]
         await eventually(lambda: engine.stats().completion_tokens > 0)
     events += generation.unread()
     assert sum(isinstance(event, PromptDone) for event in events) == 1

@@ -108,7 +108,7 @@ async def check(bench: Bench, counting: Counting, moment: Moment, sent: Sent, be
     elif moment == "all":
         assert row.status == sent.status == 200
     else:
-        assert row.status == (500 if moment == "closed" else bench.fails_as)
+        assert row.status == (503 if moment == "closed" else bench.fails_as)
         assert b'"error"' in sent.body
     assert await counting.tokens_used() == row.prompt_tokens + row.completion_tokens
     if moment in ("queued", "fails first"):

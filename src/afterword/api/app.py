@@ -21,6 +21,7 @@ from afterword.api.intake import Intake
 from afterword.api.lanes import Lanes
 from afterword.api.openapi import describe_api
 from afterword.api.serving import Serving, serving_of
+from afterword.api.stopping import Stopping
 from afterword.api.visitors import PreflightMiddleware, Visitors
 from afterword.completions.filter.verdict import ContentFilter
 from afterword.config.tree import ServerConfig
@@ -79,7 +80,8 @@ def create_app(
     counts.watch("afterword_ledger_rows_lost", ROWS_LOST, lambda: gateway.ledger.backlog.lost)
     intake = Intake(server.max_body_bytes, server.bodies_bytes)
     recording = Recording(counts, OpenExchanges(), tracer)
-    app.state.serving = Serving(registry, server, content_filter, gateway, recording, intake, Lanes())
+    stopping = Stopping(intake, lambda: [served.engine for served in registry.all()])
+    app.state.serving = Serving(registry, server, content_filter, gateway, recording, intake, Lanes(), stopping)
     for part in (completions, models_routes, scale_models, tokenize, status, docs, playground):
         app.include_router(part.router)
     app.add_exception_handler(HTTPException, _routing_failure)
@@ -113,8 +115,7 @@ def _add_layers(app: FastAPI, server: ServerConfig) -> None:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Close the engines first, then what records their requests, so that those they end are still recorded."""
     serve = serving_of(app)
-    engines = {id(served.engine): served.engine for served in serve.registry.all()}
-    for engine in engines.values():
+    for engine in {id(served.engine): served.engine for served in serve.registry.all()}.values():
         engine.start()
     async with AsyncExitStack() as last_first:
         if serve.recording.tracer is not None:
@@ -122,8 +123,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         for part in (serve.gateway.ledger, serve.gateway.limiter, serve.gateway.keys):
             last_first.push_async_callback(part.aclose)
         last_first.push_async_callback(_recorded, serve.recording.exchanges)
-        for engine in engines.values():
-            last_first.push_async_callback(engine.aclose)
+        last_first.push_async_callback(serve.stopping.end)
         yield
 
 

@@ -17,6 +17,7 @@ from afterword.api.exchange import exchange_of
 from afterword.errors import (
     AfterwordError,
     DeadlineExceeded,
+    EngineClosed,
     EngineLost,
     InvalidRequest,
     LimitExceeded,
@@ -96,7 +97,7 @@ def describe(error: Exception, scope: Scope) -> Failure:
             return Failure(429, str(error), type=error.kind, code="rate_limit_exceeded", headers=_when(error))
         case NeverFits():
             return Failure(400, str(error), param="prompt", code="array_above_max_length")
-        case Overloaded() | DeadlineExceeded() | EngineLost() | UpstreamFailed():
+        case Overloaded() | DeadlineExceeded() | EngineClosed() | EngineLost() | UpstreamFailed():
             return _of_servers(error)
         case HttpRefusal():
             return Failure(error.status, str(error), headers=_UNREAD if error.status in (408, 413) else ())
@@ -126,15 +127,17 @@ def _when(error: LimitExceeded) -> tuple[tuple[str, str], ...]:
     return (("retry-after", str(error.retry_after)),)
 
 
-def _of_servers(error: Overloaded | DeadlineExceeded | EngineLost | UpstreamFailed) -> Failure:
-    """Errors that are not the client's and may be explained: this server is full, a model's process has ended, or it
-    or an upstream is too slow."""
+def _of_servers(error: Overloaded | DeadlineExceeded | EngineClosed | EngineLost | UpstreamFailed) -> Failure:
+    """Errors that are not the client's and may be explained: this server is full or stops, a model's process has ended,
+    or it or an upstream is too slow."""
     match error:
         case DeadlineExceeded():
             return Failure(504, str(error), type=SERVER, code="request_timed_out", headers=NO_RETRY)
         case Overloaded():
             later = (("retry-after", str(error.retry_after)),)
             return Failure(503, str(error), type=SERVER, code="overloaded", headers=later)
+        case EngineClosed():
+            return Failure(503, str(error), type=SERVER, code="stopping", headers=(("retry-after", "1"),))
         case EngineLost():
             later = (("retry-after", str(error.retry_after)),)
             return Failure(503, str(error), type=SERVER, code="engine_lost", headers=later)

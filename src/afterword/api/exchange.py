@@ -151,6 +151,11 @@ class OpenExchanges:
         self._none = asyncio.Event()
         self._none.set()
 
+    @property
+    def n_open(self) -> int:
+        """How many there are."""
+        return self._n
+
     def opened(self) -> None:
         """One more."""
         self._n += 1
@@ -204,6 +209,10 @@ class ExchangeMiddleware:
         self._recording.exchanges.opened()
         try:
             await self._app(scope, receive, send_with_headers)
+        except asyncio.CancelledError:
+            # A stop that waited for it in vain: nobody reads the answer.
+            exchange.left = True
+            raise
         finally:
             # Each whatever becomes of the others: a place that is not given back would be lost for good.
             try:

@@ -13,11 +13,11 @@ from typing import Any
 
 import orjson
 from starlette.requests import Request
-from starlette.types import Receive
+from starlette.types import Message, Receive
 
 from afterword.api.disconnect import ClientLeft
 from afterword.api.error_responses import HttpRefusal
-from afterword.errors import InvalidRequest, Overloaded
+from afterword.errors import EngineClosed, InvalidRequest, Overloaded
 from afterword.text.brief import brief
 
 MAX_DRAINED = 64 * 1024 * 1024
@@ -57,6 +57,8 @@ class Intake:
         self._max_bytes = max_bytes
         self._max_bytes_together = max_bytes_together
         self._inflating = asyncio.Lock()
+        self._reading: set[asyncio.Timeout] = set()
+        self._is_stopped = False
         self.n_held = 0
         """Bytes of bodies that are held now, without those that are not counted."""
 
@@ -65,13 +67,20 @@ class Intake:
         """The inflated body; its bytes count towards the limit until the context is left.
 
         Raises `HttpRefusal` (408 if it stops coming or trickles, 413 over `max_bytes`, 415 for other encodings than
-        gzip), `Overloaded` if all bodies together are too large, `InvalidRequest` for broken gzip, `ClientLeft`.
+        gzip), `Overloaded` if all bodies together are too large, `InvalidRequest` for broken gzip, `ClientLeft`,
+        `EngineClosed` once it is stopped.
         """
         share = _Share(self)
         try:
             yield await self._read(request, share)
         finally:
             share.resize(0)
+
+    def stop(self) -> None:
+        """Wait for no more bodies."""
+        self._is_stopped = True
+        for timeout in self._reading:
+            timeout.reschedule(0)
 
     def fits(self, n_more: int) -> bool:
         """Whether so many more bytes may be held."""
@@ -80,7 +89,7 @@ class Intake:
     async def _read(self, request: Request, share: "_Share") -> bytes:
         is_gzip = _is_gzip(request.headers.get("content-encoding", ""))
         body = bytearray()
-        pieces = _pieces(request.receive)
+        pieces = self._pieces(request.receive)
         async for piece in pieces:
             if len(body) + len(piece) > self._max_bytes:
                 await _drain(pieces)
@@ -90,6 +99,36 @@ class Intake:
                 raise _all_too_large()
             body += piece
         return await self._inflate(body, share) if is_gzip else bytes(body)
+
+    async def _pieces(self, receive: Receive) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        due = loop.time() + IDLE_SECONDS
+        while True:
+            idle = loop.time() + IDLE_SECONDS
+            message = await self._next(receive, min(idle, due), is_slow=due < idle)
+            if message["type"] == "http.disconnect":
+                raise ClientLeft
+            piece = message.get("body", b"")
+            due += len(piece) / SLOWEST
+            yield piece
+            if not message.get("more_body", False):
+                return
+
+    async def _next(self, receive: Receive, until: float, *, is_slow: bool) -> Message:
+        """What the client sends by then; if nothing, `is_slow` says which limit that is."""
+        timeout = asyncio.timeout_at(0 if self._is_stopped else until)
+        self._reading.add(timeout)
+        try:
+            async with timeout:
+                return await receive()
+        except TimeoutError:
+            if self._is_stopped:
+                raise EngineClosed from None
+            slow = f"came more slowly than {SLOWEST} bytes a second"
+            why = slow if is_slow else f"stopped coming for {IDLE_SECONDS:g} seconds"
+            raise HttpRefusal(408, f"The request's body {why}.") from None
+        finally:
+            self._reading.discard(timeout)
 
     async def _inflate(self, body: bytearray, share: "_Share") -> bytes:
         # One at a time: meanwhile each counts as the most that it can inflate to, and most inflate to far less.
@@ -167,27 +206,6 @@ def _has_long_number(raw: bytes) -> bool:
 
 def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, orjson.JSONDecodeError) else "a number or the nesting is out of range"
-
-
-async def _pieces(receive: Receive) -> AsyncIterator[bytes]:
-    loop = asyncio.get_running_loop()
-    due = loop.time() + IDLE_SECONDS
-    while True:
-        idle = loop.time() + IDLE_SECONDS
-        try:
-            async with asyncio.timeout_at(min(idle, due)):
-                message = await receive()
-        except TimeoutError:
-            slow = f"came more slowly than {SLOWEST} bytes a second"
-            why = slow if due < idle else f"stopped coming for {IDLE_SECONDS:g} seconds"
-            raise HttpRefusal(408, f"The request's body {why}.") from None
-        if message["type"] == "http.disconnect":
-            raise ClientLeft
-        piece = message.get("body", b"")
-        due += len(piece) / SLOWEST
-        yield piece
-        if not message.get("more_body", False):
-            return
 
 
 async def _drain(pieces: AsyncIterator[bytes]) -> None:

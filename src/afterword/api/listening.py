@@ -12,8 +12,8 @@ from afterword.api.connections import ConnectionLimits, Connections
 from afterword.api.protocol import HttpProtocol
 from afterword.config.tree import ServerConfig
 
-SECONDS_TO_FINISH = 30
-"""How long answers under way may take after a signal to stop."""
+SECONDS_TO_END = 5
+"""How long answers that are ended may take to be sent; those of clients that do not read are dropped then."""
 
 MOST_CONNECTIONS = 10_000
 """The default of `max_connections`."""
@@ -23,7 +23,7 @@ MOST_UNACCEPTED = 2048
 
 
 def uvicorn_config(
-    app: ASGIApp, server: ServerConfig, n_descriptors: int, seconds_to_finish: int = SECONDS_TO_FINISH
+    app: ASGIApp, server: ServerConfig, n_descriptors: int, seconds_to_finish: int | None = None
 ) -> Config:
     """uvicorn with our protocol and without its own log lines.
 
@@ -48,5 +48,7 @@ def uvicorn_config(
         server_header=False,
         backlog=min(MOST_UNACCEPTED, max(1, n_descriptors - most)),
         timeout_keep_alive=server.keep_alive,
-        timeout_graceful_shutdown=seconds_to_finish,
+        timeout_graceful_shutdown=server.drain_timeout + SECONDS_TO_END
+        if seconds_to_finish is None
+        else seconds_to_finish,
     )

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from afterword.api.exchange import Recording
 from afterword.api.intake import Intake
 from afterword.api.lanes import Lanes
+from afterword.api.stopping import Stopping
 from afterword.completions.crowd import Crowd
 from afterword.completions.filter.verdict import ContentFilter
 from afterword.config.tree import ServerConfig
@@ -27,6 +28,7 @@ class Serving:
     recording: Recording
     intake: Intake
     lanes: Lanes
+    stopping: Stopping
     crowd: Crowd = field(default_factory=Crowd)
 
 

@@ -3,18 +3,20 @@
 The only place that starts a server. The command itself is in `serve_command.py`.
 """
 
+import os
 import signal
 import socket
+import sys
+import threading
 
 import structlog
-import typer
-import uvicorn
-from typing_extensions import override
 
 from afterword import logs
 from afterword.api.app import create_app
 from afterword.api.listening import uvicorn_config
+from afterword.api.serving import serving_of
 from afterword.cli.cluster_command import serve_on_cluster
+from afterword.cli.http_server import HttpServer
 from afterword.cli.ready import ready_line
 from afterword.completions.filter.load_filter import load_filter
 from afterword.config.tree import Config, ServerConfig
@@ -43,26 +45,11 @@ def serve(config: Config, cluster: str | None) -> None:
         structlog.get_logger("afterword").info("loading", models=[model.name for model in config.models])
         registry = load_registry(config)
         app = create_app(registry, config.server, open_gateway(config), content_filter, tracer=tracer)
-        server = _Server(
-            uvicorn_config(app, config.server, free_descriptors()),
-            ready_line(config, registry, listener.getsockname()[1]),
-        )
+        line = ready_line(config, registry, listener.getsockname()[1])
+        server = HttpServer(uvicorn_config(app, config.server, free_descriptors()), lambda: serving_of(app), line)
         _ignore_repeated_signals()
         server.run(sockets=[listener])
-
-
-class _Server(uvicorn.Server):
-    """Says a line once it listens; uvicorn has no hook for that but the method itself."""
-
-    def __init__(self, config: uvicorn.Config, line: str) -> None:
-        super().__init__(config)
-        self._line = line
-
-    @override
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            typer.echo(self._line)
+    _leave_threads()
 
 
 def _bind(server: ServerConfig) -> socket.socket:
@@ -78,6 +65,14 @@ def _bind(server: ServerConfig) -> socket.socket:
             "0 for any free one."
         ) from error
     return listener
+
+
+def _leave_threads() -> None:
+    """End the process although threads wait for a database that does not answer: everything is closed."""
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.current_thread()):
+        structlog.get_logger("afterword").warning("stopped, though some threads had not ended")
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def _ignore_repeated_signals() -> None:

@@ -18,10 +18,8 @@ from afterword.engine.events import Event, Started
 from afterword.engine.mailbox import Mailbox
 from afterword.engine.request import GenerationRequest
 from afterword.engine.tracker import post_failures
-from afterword.errors import AfterwordError, EngineFailed
+from afterword.errors import AfterwordError, EngineClosed, EngineFailed
 from afterword.tokens import Tokenizer
-
-CLOSED = "The engine is closed."
 
 ATTEMPTS = 3
 """Replicas that a request is tried on before it fails; only while no event of its answer has come."""
@@ -115,9 +113,9 @@ class ClusterEngine(Engine):
             await asyncio.gather(self._watch, return_exceptions=True)
 
     def check_open(self) -> None:
-        """Raise `EngineFailed` once it is closed."""
+        """Raise `EngineClosed` once it is."""
         if self._closed:
-            raise EngineFailed(CLOSED)
+            raise EngineClosed()
 
     async def _keep_reports(self) -> None:
         while True:
@@ -184,7 +182,7 @@ class RemoteGeneration(Generation):
     def close(self) -> None:
         """The engine closes."""
         if not self._mailbox.is_complete:
-            self._mailbox.post([EngineFailed(CLOSED)])
+            self._mailbox.post([EngineClosed()])
             self._stop()
 
     def _stop(self) -> None:

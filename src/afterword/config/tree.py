@@ -81,6 +81,9 @@ class ServerConfig(Table):
     stall_timeout: int = key(
         300, "Seconds that a client may read nothing of its answer before it counts as gone.", ge=1, le=86400
     )
+    drain_timeout: int = key(
+        30, "Seconds that answers under way may take after a signal to stop; then they are ended.", ge=0, le=86400
+    )
     request_timeout: int | None = key(
         None,
         "Seconds that a completion request may take, waiting included; then it ends with what was generated.",

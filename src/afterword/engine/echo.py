@@ -23,7 +23,7 @@ from afterword.engine.sampling.random_stream import RandomStream
 from afterword.engine.sampling.sampler import Sampler, Workspace
 from afterword.engine.tasks import Tasks
 from afterword.engine.tracker import Counters, RequestTracker
-from afterword.errors import EngineFailed
+from afterword.errors import EngineClosed
 from afterword.fields.sampling import Sampling
 from afterword.tokens import ByteTokenizer, Tokenizer
 
@@ -77,7 +77,7 @@ class EchoEngine(Engine):
 
     @override
     async def aclose(self) -> None:
-        self._tracker.end("closed", EngineFailed("The engine is closed."))
+        self._tracker.end("closed", EngineClosed())
         await self._tasks.aclose()
 
     def _end(self, job: "_Job", index: int) -> None:

@@ -17,7 +17,7 @@ import structlog
 from afterword.engine.base import ROW_BOUNDS, EngineStats
 from afterword.engine.capacity import Capacity
 from afterword.engine.mailbox import EventOrError, Mailbox, deliver
-from afterword.errors import AfterwordError, EngineFailed
+from afterword.errors import AfterwordError, EngineClosed, EngineFailed
 
 log = structlog.get_logger("afterword.engine")
 
@@ -82,6 +82,8 @@ class RequestTracker:
         with self._lock:
             if self._failure is not None:
                 # A new error: one that is raised again and again would collect every caller's frames.
+                if isinstance(self._failure, EngineClosed):
+                    raise EngineClosed
                 raise EngineFailed(str(self._failure)) from self._failure.__cause__
             self.capacity.acquire(n_candidates)
             self._n_held += n_candidates

@@ -146,6 +146,10 @@ class Ledger(Protocol):
         """What is not stored."""
         ...
 
+    def end_now(self, seconds: float) -> int:
+        """Write what can be within so many seconds, and no more after that; how many rows were not. Blocks."""
+        ...
+
     def write(self, row: UsageRow) -> None:
         """Queue the row; it is on disk within a second, or once `aclose` has returned."""
         ...

@@ -109,11 +109,15 @@ class StoredLedger(Ledger):
             return Backlog(n_waiting, self._n_lost, is_stuck=self._is_down or is_late)
 
     @override
-    async def aclose(self) -> None:
+    def end_now(self, seconds: float) -> int:
+        self._begin_closing(seconds)
+        self._thread.join(seconds)
         with self._changed:
-            if self._closing_until is None:
-                self._closing_until = time.monotonic() + CLOSING_SECONDS
-            self._changed.notify()
+            return self._n_taken_not_stored
+
+    @override
+    async def aclose(self) -> None:
+        self._begin_closing(CLOSING_SECONDS)
         if not await ends_within(CLOSING_SECONDS + LAST_SECONDS, self._thread.join):
             with self._changed:
                 # Whether those that are being written will be is not known.
@@ -121,6 +125,12 @@ class StoredLedger(Ledger):
                 self._lose(self._n_taken_not_stored)
                 self._waiting.clear()
                 self._report_lost()
+
+    def _begin_closing(self, seconds: float) -> None:
+        with self._changed:
+            until = time.monotonic() + seconds
+            self._closing_until = until if self._closing_until is None else min(until, self._closing_until)
+            self._changed.notify()
 
     @property
     def _n_taken_not_stored(self) -> int:

@@ -15,7 +15,7 @@ from afterword.engine.llama.sequence import Message
 from afterword.engine.mailbox import MailboxGeneration, deliver
 from afterword.engine.request import GenerationRequest
 from afterword.engine.tracker import RequestTracker, public_error
-from afterword.errors import EngineFailed
+from afterword.errors import EngineClosed, EngineFailed
 from afterword.tokens import Tokenizer
 
 BROKEN = "The engine failed; the server's log has the cause."
@@ -65,7 +65,7 @@ class LlamaEngine(Engine, Outlet):
     @override
     async def aclose(self) -> None:
         """Cancel everything, end the thread and free the model. Calling it again changes nothing."""
-        self._tracker.end("closed", EngineFailed("The engine is closed."))
+        self._tracker.end("closed", EngineClosed())
         self._thread.close()
         await asyncio.to_thread(self._thread.join)
 

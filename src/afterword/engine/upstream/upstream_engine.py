@@ -31,7 +31,7 @@ from afterword.engine.upstream.outgoing import OutgoingRequest, Target, most_ans
 from afterword.engine.upstream.reply import MalformedReply, Reply
 from afterword.engine.upstream.token_lookup import TokenLookup
 from afterword.engine.upstream.upstream_answer import UpstreamAnswer
-from afterword.errors import AfterwordError, EngineFailed, InvalidRequest, Overloaded, UpstreamFailed
+from afterword.errors import AfterwordError, EngineClosed, InvalidRequest, Overloaded, UpstreamFailed
 from afterword.text.stops import shared_stops
 from afterword.tokens import Tokenizer
 
@@ -106,7 +106,7 @@ class UpstreamEngine(Engine):
 
     @override
     async def aclose(self) -> None:
-        self._tracker.end("closed", EngineFailed("The engine is closed."))
+        self._tracker.end("closed", EngineClosed())
         await self._tasks.aclose()
         if self._health_check is not None:
             self._health_check.cancel()

@@ -19,7 +19,7 @@ from afterword.engine.tracker import Counters, RequestTracker
 from afterword.engine.vllm.core import Core
 from afterword.engine.vllm.plan import Limits, plan_of
 from afterword.engine.vllm.vllm_job import VllmJob
-from afterword.errors import EngineFailed
+from afterword.errors import EngineClosed, EngineFailed
 from afterword.tokens import Tokenizer
 
 
@@ -80,7 +80,7 @@ class VllmEngine(Engine):
     @override
     async def aclose(self) -> None:
         """Cancel everything and free the model. Calling it again changes nothing."""
-        self._tracker.end("closed", EngineFailed("The engine is closed."))
+        self._tracker.end("closed", EngineClosed())
         if self._core.loop.is_running():
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._tasks.aclose(), self._core.loop))
         await asyncio.to_thread(self._core.close)

@@ -24,7 +24,7 @@ from afterword.engine.tracker import Counters, RequestTracker
 from afterword.engine.worker.process import Worker
 from afterword.engine.worker.supervisor import Lost, Supervisor, Watched
 from afterword.engine.worker.worker_messages import Add, Cancel, End, Ready, Step
-from afterword.errors import ConfigurationError, EngineFailed, EngineLost
+from afterword.errors import ConfigurationError, EngineClosed, EngineLost
 from afterword.tokens import Tokenizer
 
 MOST_ENDS = 3
@@ -148,7 +148,7 @@ class WorkerEngine(Engine, Watched):
     @override
     async def aclose(self) -> None:
         """Cancel everything and end the process. Calling it again changes nothing."""
-        self._tracker.end("closed", EngineFailed("The engine is closed."))
+        self._tracker.end("closed", EngineClosed())
         await self._supervisor.aclose()
 
     @override
