@@ -210,6 +210,30 @@ def test_what_is_parked_is_forgotten_with_its_request() -> None:
     harness.finish()
 
 
+@settings(max_examples=30)
+@given(data=st.data())
+def test_any_candidate_can_be_ended_once_the_prompt_is_done(data: st.DataObject) -> None:
+    harness = Harness(data.draw(st.integers(1, 3)))
+    n_prompt = data.draw(st.sampled_from([1, 20, 40, 300]))
+    group, reading = harness.add(asks(A, 5, n_prompt=n_prompt, max_tokens=30))
+    _, other = harness.add(asks(B, 3, max_tokens=9, n_prompt=300))
+    while not group.prompt_done:
+        harness.step()
+    for _ in range(data.draw(st.integers(0, 12))):
+        harness.step()
+    ended = data.draw(st.sets(st.integers(0, 4), min_size=1))
+    for index in ended:
+        sequence = group.sequences[index]
+        if not sequence.candidate.finished:
+            sequence.candidate.end()
+            harness.scheduler.end(sequence)
+            assert (sequence.slot, sequence.parked, sequence in group.waiting) == (None, None, False)
+    harness.finish()
+    assert {index for index in range(5) if reading.finished(index) is None} <= ended
+    assert all(other.finished(index) is not None for index in range(3))
+    assert (harness.kv.n_running, harness.scheduler._admission._n_parked) == (0, 0)
+
+
 def test_what_is_parked_has_a_limit() -> None:
     harness = Harness(8, capacity=100)
     swaps = watch_swaps(harness)

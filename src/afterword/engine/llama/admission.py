@@ -52,6 +52,15 @@ class Admission:
         group.waiting.clear()
         self._line.leave(group.claim, group)
 
+    def drop(self, sequence: Sequence) -> None:
+        """One of those that wait does no more."""
+        group = sequence.group
+        self._unpark(sequence)
+        group.waiting.remove(sequence)
+        self.n_waiting -= 1
+        if not group.waiting:
+            self._line.leave(group.claim, group)
+
     def give_back(self, sequence: Sequence) -> None:
         """The sequence has no use for its slot any more; what it holds stays as prefix cache."""
         assert sequence.slot is not None

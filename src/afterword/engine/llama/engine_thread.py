@@ -190,8 +190,8 @@ class EngineThread:
     def _end(self, address: Any, index: int) -> None:
         group = self._groups.get(address)
         sequence = None if group is None else group.sequences[index]
-        # A sequence without a slot has finished.
-        if sequence is not None and sequence.slot is not None and not sequence.candidate.finished:
+        # Before its prompt is done nobody has heard of a candidate.
+        if sequence is not None and sequence.group.prompt_done and not sequence.candidate.finished:
             events = sequence.candidate.end()
             self._scheduler.end(sequence)
             self._tell([(address, event) for event in events])

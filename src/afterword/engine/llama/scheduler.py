@@ -86,9 +86,12 @@ class Scheduler:
             self._release(sequence)
 
     def end(self, sequence: Sequence) -> None:
-        """Drop one running sequence past its prompt; the rest of its group goes on."""
-        assert not sequence.prefilling, "others may wait for its prompt"
-        self._release(sequence)
+        """Drop one sequence, wherever it is; the rest of its group goes on."""
+        assert sequence.group.prompt_done, "others wait for its prompt"
+        if sequence.slot is None:
+            self._admission.drop(sequence)
+        else:
+            self._release(sequence)
 
     def admit(self) -> list[Message]:
         """Give slots to sequences that wait; before each step. The messages say which prompts wait no more."""
