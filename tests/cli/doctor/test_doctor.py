@@ -209,6 +209,13 @@ def test_a_damaged_database_is_a_finding(doctor: Doctor, tmp_path: Path) -> None
     assert wrongs(report)[0].startswith(f"The database {tmp_path}/afterword.db ")
 
 
+def test_a_database_that_could_not_be_made_is_a_finding(doctor: Doctor, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    code, report = doctor("--port", "0", "--database", str(tmp_path / "file" / "afterword.db"))
+    assert code == 1
+    assert wrongs(report) == [f"Nothing can be written to {tmp_path}/file: name another database."]
+
+
 def test_an_open_server_for_others_is_a_finding(doctor: Doctor, tmp_path: Path) -> None:
     open_database(tmp_path / "afterword.db").close()
     code, report = doctor("--host", "0.0.0.0", "--port", "0")
@@ -256,7 +263,7 @@ def test_a_redis_that_is_away_is_a_finding_without_its_password(doctor: Doctor, 
     (tmp_path / "afterword.toml").write_text(f"[gateway]\nredis = 'redis://:secret@127.0.0.1:{free_port()}/0'\n")
     code, report = doctor("--port", "0")
     assert code == 1
-    assert "Connection refused" in report["redis", "limits"]["wrong"]
+    assert report["redis", "limits"]["wrong"].endswith("Connection refused.")
     assert "secret" not in json.dumps([*report.values()])
 
 

@@ -1,8 +1,10 @@
 """What the server needs besides models: database, keys, Redis, vendors, its port."""
 
+import os
 import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
@@ -28,7 +30,8 @@ def database(config: Config) -> Iterator[Finding]:
 
         state = inspect_database(where, datetime.now(UTC))
         if state is None:
-            yield Finding("database", "kept in", f"{where}, which the first start makes")
+            wrong = _why_not_made(Path(str(where).removeprefix("sqlite:///")))
+            yield Finding("database", "kept in", f"{where}, which the first start makes", wrong=wrong)
         else:
             n_keys = state.n_live_keys
             yield Finding("database", "kept in", state.name)
@@ -36,6 +39,14 @@ def database(config: Config) -> Iterator[Finding]:
             can = "yes" if state.not_writable is None else "no"
             yield Finding("database", "writable", can, wrong=state.not_writable)
     yield from _keys(config.server, n_keys)
+
+
+def _why_not_made(file: Path) -> str | None:
+    """Why the database cannot be made there; None: nothing is in the way."""
+    there = next(parent for parent in file.absolute().parents if parent.exists())
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        return None
+    return f"Nothing can be written to {there}: name another database."
 
 
 def _keys(server: ServerConfig, n_keys: int) -> Iterator[Finding]:
@@ -60,7 +71,9 @@ def redis(config: Config) -> Iterator[Finding]:
     # Without user and password.
     where = urlsplit(config.gateway.redis)
     found = f"{where.hostname or where.path}: {'answers' if problem is None else 'does not answer'}"
-    yield Finding("redis", "limits", found, wrong=None if problem is None else f"Redis cannot be used: {problem}.")
+    yield Finding(
+        "redis", "limits", found, wrong=None if problem is None else f"Redis cannot be used: {problem.rstrip('.')}."
+    )
 
 
 def vendors(config: Config, *, ask: bool) -> Iterator[Finding]:
