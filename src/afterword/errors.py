@@ -49,11 +49,21 @@ class InvalidRequest(AfterwordError):
 class ContextExceeded(InvalidRequest):
     """Prompt and completion together are longer than the model's context (docs/rules.md#context-length)."""
 
-    def __init__(self, *, limit: int, prompt_tokens: int, max_tokens: int) -> None:
+    def __init__(self, *, limit: int, prompt_tokens: int, max_tokens: int, can_truncate: bool = False) -> None:
+        """`can_truncate`: the request may cut its prompt by `truncate_prompt_tokens`."""
+        n_asked = prompt_tokens + max_tokens
+        if max_tokens >= limit:
+            remedy = "Lower max_tokens."
+        elif can_truncate:
+            remedy = (
+                "Shorten the prompt, lower max_tokens, or keep only the end of the prompt with truncate_prompt_tokens, "
+                f"{limit - max_tokens} at most."
+            )
+        else:
+            remedy = "Shorten the prompt or lower max_tokens."
         super().__init__(
-            f"This model's maximum context length is {limit} tokens, but {prompt_tokens + max_tokens} "
-            f"were requested: {prompt_tokens} in the prompt and {max_tokens} for the completion "
-            "(max_tokens). Shorten the prompt or lower max_tokens.",
+            f"This model's maximum context length is {limit} tokens, but {n_asked} were requested, {n_asked - limit} "
+            f"too many: {prompt_tokens} in the prompt and {max_tokens} for the completion (max_tokens). {remedy}",
             param="prompt" if prompt_tokens >= limit else "max_tokens",
             code="context_length_exceeded",
         )

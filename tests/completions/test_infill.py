@@ -2,7 +2,7 @@ import pytest
 from tests.completions.scripted import BOS, MID, PRE, SUF, AsciiTokenizer, completion, letters, served
 from typing_extensions import override
 
-from afterword.errors import InvalidRequest
+from afterword.errors import ContextExceeded, InvalidRequest
 from afterword.tokens import ByteTokenizer, InfillTokens
 
 MARKS = InfillTokens(prefix=PRE, suffix=SUF, middle=MID)
@@ -42,6 +42,11 @@ def test_a_token_array_is_the_prefix() -> None:
 def test_the_echo_is_the_prefix_alone() -> None:
     result = completion(served(marked()), prompt="ab", suffix="cdef", echo=True)
     assert (result.prompts[0].text, result.generations[0].text_offset) == ("ab", 2)
+
+
+def test_no_field_that_cuts_is_named_where_there_is_a_suffix() -> None:
+    with pytest.raises(ContextExceeded, match=r"too many: .* Shorten the prompt or lower max_tokens\.$"):
+        completion(served(marked()), prompt="a" * 5000, suffix="b")
 
 
 def test_a_template_of_the_configuration_goes_first_and_is_encoded_whole() -> None:

@@ -135,6 +135,29 @@ def test_what_does_not_fit_the_context_is_refused(prompt: object, max_tokens: in
     assert caught.value.code == "context_length_exceeded"
 
 
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            {"prompt": "a" * 70, "max_tokens": 16},
+            "86 were requested, 22 too many: .* truncate_prompt_tokens, 48 at most",
+        ),
+        (
+            {"prompt": "a" * 70, "max_tokens": 64},
+            r"134 were requested, 70 too many: .* \(max_tokens\)\. Lower max_tokens\.$",
+        ),
+    ],
+    ids=["prompt", "completion"],
+)
+def test_what_does_not_fit_the_context_says_how_much_and_what_would_cut_it(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ContextExceeded, match=said):
+        completion(**fields)
+
+
+def test_the_prompt_of_a_request_can_be_cut_as_the_refusal_says() -> None:
+    assert len(only(completion(prompt="a" * 70, max_tokens=16, truncate_prompt_tokens=48)).prompt) == 48
+
+
 def test_best_of_follows_n() -> None:
     result = completion(n=25)
     assert (result.best_of, only(result).n_candidates) == (25, 25)

@@ -42,7 +42,7 @@ def resolve(body: CompletionBody, served: ServedModel, server: ServerConfig) -> 
     generations: list[GenerationRequest] = []
     for number, item in enumerate(body.prompt):
         prompt, pending = _prompt(item, body.suffix, served, rules)
-        _check_context(prompt, body.max_tokens, served.engine.capabilities)
+        _check_context(prompt, body, served.engine.capabilities)
         prompts.append(prompt)
         generations.append(
             replace(pattern, prompt=prompt.tokens, prompt_index=number, text_offset=len(prompt.text), pending=pending)
@@ -137,13 +137,18 @@ def _check_suffix(body: CompletionBody) -> None:
         raise InvalidRequest("'suffix' cannot be combined with 'truncate_prompt_tokens'.", param="suffix")
 
 
-def _check_context(prompt: Prompt, max_tokens: int, can: Capabilities) -> None:
+def _check_context(prompt: Prompt, body: CompletionBody, can: Capabilities) -> None:
     """Unless tokens or context are unknown here: then the server behind the model checks."""
     if not can.exact_tokens or can.context == UNKNOWN_CONTEXT:
         return
     n_prompt = len(prompt.tokens)
-    if n_prompt + max_tokens > can.context:
-        raise ContextExceeded(limit=can.context, prompt_tokens=n_prompt, max_tokens=max_tokens)
+    if n_prompt + body.max_tokens > can.context:
+        raise ContextExceeded(
+            limit=can.context,
+            prompt_tokens=n_prompt,
+            max_tokens=body.max_tokens,
+            can_truncate=body.suffix == "",
+        )
 
 
 def _pattern(body: CompletionBody, tokenizer: Tokenizer, best_of: int, seed: int) -> GenerationRequest:
