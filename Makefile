@@ -4,7 +4,7 @@
 #   make serve ARGS="--port 9000 --model some.gguf"
 #   make test           set up if need be, then run the tests   (ARGS="tests/text -k stops", ARGS="-n 0 --pdb")
 #   make test-clients   run the tests of clients that need environments of their own; builds those first, about 2 GB
-#   make test-models    run the tests of real weights and of vocabularies; fetches those first, about 750 MB
+#   make test-models    run the tests of real weights and of vocabularies; fetches those first, about 750 MB, makes 700
 #   make test-vllm      run the tests of the vLLM engine, in an environment of its own; builds that first, about 4 GB
 #   make test-cluster   run the tests that need Ray, in an environment of their own; builds that first, about 1 GB
 #   make test-container build the container image on a base made by debootstrap, and serve from it; needs buildah, root
@@ -55,9 +55,10 @@ test-clients: setup-dev setup-node
 	@$(BIN)/python -m tests.clients.environments
 	$(BIN)/python -m pytest -m clients --timeout=900 tests/clients $(ARGS)
 
-# What is fetched is in the cache.
+# What is fetched or made is in the cache.
 test-models: setup-dev
 	@$(BIN)/python -m tests.models.downloads
+	@$(BIN)/python -m tests.models.random_llama
 	$(BIN)/python -m pytest -m models --timeout=900 tests/engine/llama $(ARGS)
 
 # The environment of vLLM's build for CPUs is in the cache, one for each lock file and Python; so is the model.

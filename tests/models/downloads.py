@@ -54,17 +54,18 @@ def directory() -> Path:
 
 def model_path(model: RealModel) -> Path:
     """The model's file. Raises `FileNotFoundError` if it was not fetched."""
-    return _fetched(directory() / model.name)
+    return fetched(directory() / model.name)
 
 
 def vocabularies() -> Path:
     """The directory of the vocabularies. Raises `FileNotFoundError` if it was not fetched."""
-    return _fetched(_vocabularies())
+    return fetched(_vocabularies())
 
 
-def _fetched(path: Path) -> Path:
+def fetched(path: Path) -> Path:
+    """A path in `directory()`. Raises `FileNotFoundError` if nothing is there."""
     if not path.exists():
-        raise FileNotFoundError(f"{path} is missing: `make test-models` fetches it.")
+        raise FileNotFoundError(f"{path} is missing: `make test-models` fetches or makes it.")
     return path
 
 

@@ -98,6 +98,11 @@ def text_entry(key: str, text: str) -> bytes:
     return text_bytes(key) + struct.pack("<I", TEXT) + text_bytes(text)
 
 
+def count_entry(key: str, count: int) -> bytes:
+    """An entry whose value is a 32-bit whole number."""
+    return text_bytes(key) + struct.pack("<II", U32, count)
+
+
 def number_entry(key: str, number: float) -> bytes:
     """An entry whose value is a 32-bit float."""
     return text_bytes(key) + struct.pack("<If", F32, number)

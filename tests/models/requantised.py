@@ -30,12 +30,12 @@ FILE_TYPES = {
 """Mixtures of types by the names under which files are known."""
 
 
-def requantise(source: Path, target: Path, file_type: str) -> Path:
+def requantise(source: Path, target: Path, file_type: str, n_threads: int = 1) -> Path:
     """Write `target` with the mixture of types that is called `file_type`. Returns its path."""
     start_backend()
     params = c.llama_model_quantize_default_params()
     params.ftype = FILE_TYPES[file_type]
-    params.nthread = 1
+    params.nthread = n_threads
     params.allow_requantize = True
     code = c.llama_model_quantize(str(source).encode(), str(target).encode(), ctypes.byref(params))
     assert code == 0, f"llama.cpp does not make {file_type} of {source}"

@@ -4,10 +4,9 @@ For tests of how something is computed, whatever comes out.
 """
 
 import re
-import struct
 from pathlib import Path
 
-from tests.models.gguf_tensors import U32, Tensor, read_gguf, text_bytes, write_gguf
+from tests.models.gguf_tensors import Tensor, count_entry, read_gguf, write_gguf
 
 from afterword.config.model import DEFAULT_MODEL
 from afterword.loading.embedded import model_file
@@ -19,7 +18,8 @@ def write_short(directory: Path) -> Path:
     """Write the default model with its first layers only, under its own name. Returns the file's path."""
     source = model_file(DEFAULT_MODEL.name)
     file = read_gguf(source)
-    whole, short = (_count(file.architecture, n) for n in (1 + max(map(_layer, file.tensors)), N_LAYERS))
+    key = f"{file.architecture}.block_count"
+    whole, short = (count_entry(key, n) for n in (1 + max(map(_layer, file.tensors)), N_LAYERS))
     assert file.entries.count(whole) == 1
     path = directory / source.name
     kept = [tensor for tensor in file.tensors if _layer(tensor) < N_LAYERS]
@@ -31,8 +31,3 @@ def _layer(tensor: Tensor) -> int:
     """The layer that a tensor belongs to, -1 for those outside of all."""
     found = re.match(r"blk\.(\d+)\.", tensor.name)
     return -1 if found is None else int(found[1])
-
-
-def _count(architecture: str, n_layers: int) -> bytes:
-    """The entry that says how many layers there are."""
-    return text_bytes(f"{architecture}.block_count") + struct.pack("<II", U32, n_layers)

@@ -1,11 +1,11 @@
 """Real weights over HTTP: seeded requests have the same bytes, prefixes are shared, numbers are near llama.cpp's.
 
-Gemma has sliding windows, Qwen's file four types of numbers; the default model is tried in every type, with a part of
-its layers.
+Gemma has sliding windows, Qwen's file four types of numbers, the llama of 1.0 B flat distributions; the default model
+is tried in every type, with a part of its layers.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +20,15 @@ from tests.models.downloads import GEMMA, QWEN, model_path
 from tests.models.engines import settings
 from tests.models.noise import other_clients
 from tests.models.prose import PROSE, excerpt
+from tests.models.random_llama import billion
 from tests.models.requantised import FILE_TYPES, requantise
 
 from afterword.api.app import create_app
+from afterword.config.model import DEFAULT_MODEL
 from afterword.config.tree import ServerConfig
 from afterword.engine.llama.llama_engine import LlamaEngine
 from afterword.engine.llama.llama_loading import load_engine
+from afterword.loading.embedded import model_file
 from afterword.registry import Registry, ServedModel
 
 pytestmark = pytest.mark.models
@@ -37,7 +40,13 @@ its own way. The most that was seen is 0.02."""
 IN_SUM = 0.01
 """The same of their sum: the differences have no direction."""
 
-DOWNLOADED = {"gemma": GEMMA, "qwen": QWEN}
+WHOLE: dict[str, Callable[[], Path]] = {
+    "default": lambda: model_file(DEFAULT_MODEL.name),
+    "gemma": lambda: model_path(GEMMA),
+    "qwen": lambda: model_path(QWEN),
+    "billion": billion,
+}
+"""Files that are tried as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +57,10 @@ class Real:
     n_requests: int
 
 
-@pytest.fixture(scope="module", params=[*DOWNLOADED, *FILE_TYPES])
+@pytest.fixture(scope="module", params=[*WHOLE, *FILE_TYPES])
 def real(request: pytest.FixtureRequest, short_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Real:
-    if request.param in DOWNLOADED:
-        return Real(model_path(DOWNLOADED[request.param]), 20)
+    if request.param in WHOLE:
+        return Real(WHOLE[request.param](), 20)
     directory = tmp_path_factory.mktemp(request.param)
     floats = requantise(short_model, directory / "floats.gguf", "F16")
     return Real(requantise(floats, directory / "model.gguf", request.param), 4)
