@@ -18,6 +18,7 @@ import numpy as np
 
 from afterword.engine.llama.arithmetic import MICRO_BATCH
 from afterword.engine.llama.binding import LIBRARIES_FOLDER, PACKAGE_VERSION, LlamaContext, LlamaModel
+from afterword.engine.llama.caches import Attention
 from afterword.engine.llama.kernels import use_kernels
 from afterword.engine.llama.memory import cells
 from afterword.launch import begin_anew_with_large_pages
@@ -52,7 +53,7 @@ def main(prompt: int, out: int, counts: list[int], file: Path) -> None:
     n_threads = len(os.sched_getaffinity(0))
     room = cells(prompt + out)
     context = LlamaContext(
-        model, n_slots=max(counts), n_ctx_slot=room, n_batch=MICRO_BATCH, n_threads=n_threads, fused_attention=True
+        model, n_slots=max(counts), n_ctx_slot=room, n_batch=MICRO_BATCH, n_threads=n_threads, attention=Attention(True)
     )
     measure(context, 1, prompt, 8)
     for n in counts:

@@ -1,26 +1,31 @@
-"""What the kernels do to a model's answers: perplexity, and how far its distributions are from llama.cpp's own.
+"""What the kernels and types of the KV cache do to a model's answers: perplexity, and how far distributions move.
 
 usage: python -m benchmarks.quality MODEL.gguf TEXT_FILE...
 
-Prints one JSON line a text. KL is the mean over positions of KL(llama.cpp || ours) in nats; `same_top` is the share of
-positions where both have the same likeliest token. Runs in the server's own environment, without a server.
+Prints JSON lines: for each text our kernels beside llama.cpp's, then each type of the KV cache beside f16. KL is the
+mean over positions of KL(base || other) in nats; `same_top` is the share of positions where both have the same
+likeliest token. Runs in the server's own environment, without a server.
 """
 
 import argparse
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from afterword.config.model import KVType
 from afterword.engine.llama.binding import LIBRARIES_FOLDER, PACKAGE_VERSION, LlamaContext, LlamaModel
-from afterword.engine.llama.kernels import LLAMA_CPP, use_kernels
+from afterword.engine.llama.caches import Attention
+from afterword.engine.llama.kernels import use_kernels
 
 N_TOKENS = 512
 """Tokens of each text that are looked at."""
 
 PIECE = 64
+
+OTHER_TYPES: tuple[KVType, ...] = ("q8_0", "bf16", "f32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +33,17 @@ class Distance:
     """Both on one text of n tokens."""
 
     n: int
-    perplexity_llama_cpp: float
-    perplexity_ours: float
+    perplexity_base: float
+    perplexity_other: float
     kl: float
     kl_p99: float
     same_top: float
 
 
-def log_probabilities(model: LlamaModel, tokens: NDArray[np.int32], kernels: str) -> NDArray[np.float64]:
-    """(n, n_vocab) log-softmax after each of the tokens, with the attention that goes with the kernels."""
+def log_probabilities(model: LlamaModel, tokens: NDArray[np.int32], attention: Attention) -> NDArray[np.float64]:
+    """(n, n_vocab) log-softmax after each of the tokens."""
     n_cells = -(-len(tokens) // 256) * 256
-    context = LlamaContext(
-        model, n_slots=1, n_ctx_slot=n_cells, n_batch=PIECE, n_threads=2, fused_attention=kernels != LLAMA_CPP
-    )
+    context = LlamaContext(model, n_slots=1, n_ctx_slot=n_cells, n_batch=PIECE, n_threads=2, attention=attention)
     rows = []
     for start in range(0, len(tokens), PIECE):
         piece = tokens[start : start + PIECE]
@@ -61,8 +64,8 @@ def distance(tokens: NDArray[np.int32], p: NDArray[np.float64], q: NDArray[np.fl
     kl = (np.exp(p) * (p - q)).sum(axis=1)
     return Distance(
         n=len(tokens),
-        perplexity_llama_cpp=float(np.exp(-p[at].mean())),
-        perplexity_ours=float(np.exp(-q[at].mean())),
+        perplexity_base=float(np.exp(-p[at].mean())),
+        perplexity_other=float(np.exp(-q[at].mean())),
         kl=float(kl.mean()),
         kl_p99=float(np.quantile(kl, 0.99)),
         same_top=float((p.argmax(axis=1) == q.argmax(axis=1)).mean()),
@@ -70,27 +73,34 @@ def distance(tokens: NDArray[np.int32], p: NDArray[np.float64], q: NDArray[np.fl
 
 
 def main() -> None:
-    """Compare the kernels on some texts."""
+    """Compare the kernels, then the types, on some texts."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quality", description=__doc__)
     parser.add_argument("model", type=Path)
     parser.add_argument("texts", type=Path, nargs="+")
     options = parser.parse_args()
-    texts, p = _read(options.model, options.texts, LLAMA_CPP)
+    texts, llama_cpp = _read(options.model, options.texts, Attention(fused=False))
     # From here on the process computes with the other kernels.
-    kernels = use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER)
-    assert kernels != LLAMA_CPP
-    _, q = _read(options.model, options.texts, kernels)
-    for text, tokens, theirs, ours in zip(options.texts, texts, p, q, strict=True):
-        found = distance(tokens, theirs, ours)
-        line = {name: round(getattr(found, name), 5) for name in Distance.__dataclass_fields__}
-        print(json.dumps({"text": text.name, **line}), flush=True)
+    assert use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER) is not None
+    _, ours = _read(options.model, options.texts, Attention(fused=True))
+    _print("llama.cpp", "own", options.texts, [distance(*both) for both in zip(texts, llama_cpp, ours, strict=True)])
+    for kv_type in OTHER_TYPES:
+        _, found = _read(options.model, options.texts, Attention(fused=True, kv_type=kv_type))
+        _print("f16", kv_type, options.texts, [distance(*both) for both in zip(texts, ours, found, strict=True)])
 
 
-def _read(file: Path, texts: list[Path], kernels: str) -> tuple[list[NDArray[np.int32]], list[NDArray[np.float64]]]:
+def _print(base: str, other: str, texts: list[Path], found: list[Distance]) -> None:
+    for text, distances in zip(texts, found, strict=True):
+        line = {name: round(value, 6) for name, value in asdict(distances).items()}
+        print(json.dumps({"base": base, "other": other, "text": text.name, **line}), flush=True)
+
+
+def _read(
+    file: Path, texts: list[Path], attention: Attention
+) -> tuple[list[NDArray[np.int32]], list[NDArray[np.float64]]]:
     """(tokens, log-probabilities after each) of every text."""
     model = LlamaModel(file)
     tokens = [np.array(model.tokenize(text.read_text(), parse_special=False)[:N_TOKENS], np.int32) for text in texts]
-    found = [log_probabilities(model, ids, kernels) for ids in tokens]
+    found = [log_probabilities(model, ids, attention) for ids in tokens]
     model.close()
     return tokens, found
 

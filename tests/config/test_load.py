@@ -35,7 +35,7 @@ def test_without_any_source_the_defaults_hold(tmp_path: Path) -> None:
     assert (config.server.host, config.server.port, config.server.api_key) == ("127.0.0.1", 8000, None)
     assert (config.server.strict, config.server.max_logprobs, config.server.max_candidates) == (False, 100, 2048)
     assert config.server.max_body_bytes == 32 * 1024 * 1024
-    assert (config.engine.max_waiting, config.engine.memory, config.engine.threads) == (2048, Share(0.5), None)
+    assert (config.engine.max_waiting, config.engine.memory, config.engine.threads) == (2048, Share(0.75), None)
     aliases = ("default", *RETIRED_NAMES)
     assert config.models == (ModelConfig(name=NAME, path=NAME, aliases=aliases, context=None, parallel=16),)
 
@@ -96,7 +96,7 @@ def test_a_switch_turned_off_by_flag_wins_over_one_turned_on_below(tmp_path: Pat
             "[engine]\nx = 1",
             {},
             {},
-            "There is no setting 'x' in [engine] of {file}: it has cache_dir, context, kernels, max_waiting, ",
+            "There is no setting 'x' in [engine] of {file}: it has cache_dir, context, kernels, kv_type, ",
             id="key like no other",
         ),
         pytest.param(
@@ -157,6 +157,13 @@ def test_a_switch_turned_off_by_flag_wins_over_one_turned_on_below(tmp_path: Pat
             {},
             "options in [[models]] number 1 of {file} is set, but the engine 'llama' takes none.",
             id="options without use",
+        ),
+        pytest.param(
+            "[[models]]\npath = 'echo'\nkv_type = 'q8_0'",
+            {},
+            {},
+            "kv_type in [[models]] number 1 of {file} is set, but the engine 'echo' takes none.",
+            id="kv_type without use",
         ),
         pytest.param(
             "[[models]]\npath = 'a'\ncontxt = 1",
@@ -295,6 +302,7 @@ def test_a_database_s_path_in_a_file_is_relative_to_it(tmp_path: Path) -> None:
 MODELS = """
 [engine]
 context = 1000
+kv_type = "q8_0"
 [[models]]
 path = "a.gguf"
 name = "first"
@@ -316,9 +324,10 @@ def test_models_keep_their_order_and_fall_back_on_the_engine_s_settings(tmp_path
             aliases=("gpt-3.5-turbo-instruct", "default"),
             context=1000,
             parallel=4,
+            kv_type="q8_0",
             infill_template=template,
         ),
-        ModelConfig(name="echo", path="echo", context=50, parallel=16, engine="echo"),
+        ModelConfig(name="echo", path="echo", context=50, parallel=16, kv_type="q8_0", engine="echo"),
     )
 
 

@@ -44,6 +44,7 @@ _MODEL_FACTS: dict[str, Any] = {
             "reproducible": _FLAG,
             "prefix_cache": _FLAG,
             "n_slots": _COUNT,
+            "n_cells": _or_null(_COUNT),
             "exact_tokens": _FLAG,
             "lacks": _array(STRING),
         }

@@ -63,6 +63,7 @@ def model_facts(served: ServedModel, server: ServerConfig) -> dict[str, Any]:
             "reproducible": can.reproducible,
             "prefix_cache": can.prefix_cache,
             "n_slots": can.n_slots,
+            "n_cells": can.n_cells,
             "exact_tokens": can.exact_tokens,
             "lacks": sorted(can.lacks),
         },

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from afterword.config.tree import Config
 from afterword.engine.base import Capabilities
+from afterword.loading.embedded import space
 from afterword.machine import resident_memory
 from afterword.registry import Registry
 
@@ -11,9 +12,9 @@ from afterword.registry import Registry
 def ready_line(config: Config, registry: Registry, port: int) -> str:
     """Of a server in this process that listens on `port`."""
     host = f"[{config.server.host}]" if ":" in config.server.host else config.server.host
+    contexts = {model.name: model.context for model in config.models}
     served = "; ".join(
-        f"{_called(model.name, model.aliases)}, context {model.engine.capabilities.context}, "
-        f"{model.engine.capabilities.n_slots} slots"
+        f"{_called(model.name, model.aliases)}, {space(model.engine.capabilities, contexts.get(model.name))}"
         for model in registry.all()
     )
     return (

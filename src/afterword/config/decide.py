@@ -14,6 +14,9 @@ from afterword.config.values import HeaderText, is_unicode
 from afterword.config.vendor import LOCAL, VendorConfig
 from afterword.errors import ConfigurationError
 
+SHARED = ("context", "parallel", "kv_type")
+"""Settings of `[engine]` that a model takes where it has none of its own."""
+
 
 def decide(config: Config, path: Path, environment: Mapping[str, str], directory: Path) -> Config:
     """The complete configuration. `path`: its file; `directory`: where the program was started."""
@@ -43,9 +46,11 @@ def _complete(model: ModelConfig, place: str, engine: EngineConfig, base: Path) 
     given = {name: getattr(model, name) for name in model.model_fields_set - {"path"}}
     if model.tokenizer is not None:
         given["tokenizer"] = _located(model.tokenizer, base)
-    whole = model.model_copy(update={"context": engine.context, "parallel": engine.parallel, **follows, **given})
+    whole = model.model_copy(update={**{name: getattr(engine, name) for name in SHARED}, **follows, **given})
     if whole.path is not None and not is_unicode(whole.path):
         raise ConfigurationError(f"The model's path is {whole.path!r}: it must be in UTF-8, with all its folders.")
+    if "kv_type" in given and whole.engine != "llama":
+        raise ConfigurationError(f"kv_type in {place} is set, but the engine {whole.engine!r} takes none.")
     if whole.options and whole.engine != "vllm":
         raise ConfigurationError(f"options in {place} is set, but the engine {whole.engine!r} takes none.")
     return whole
@@ -59,7 +64,7 @@ def _check_table(model: ModelConfig, place: str) -> None:
         return
     if model.name == "":
         raise ConfigurationError(f"There is no name in {place}: a model that only vendors run needs one.")
-    for name in ("path", "engine", "options", "parallel"):
+    for name in ("path", "engine", "options", "parallel", "kv_type"):
         if name in model.model_fields_set:
             raise ConfigurationError(f"{name} in {place} is set, but {LOCAL!r} is not among its vendors.")
 

@@ -20,6 +20,9 @@ RETIRED_NAMES = ("gpt-3.5-turbo-instruct", "davinci-002", "babbage-002")
 DEFAULT_NAME = "default"
 """What the first model is also called, unless the configuration gives that name to another."""
 
+KVType = Literal["f16", "q8_0", "bf16", "f32"]
+"""Of the numbers in the KV cache; those of q8_0 are 8-bit integers in blocks of 32 with a scale each."""
+
 Context = Annotated[int, Field(ge=1)]
 Parallel = Annotated[int, Field(ge=1, le=255)]
 
@@ -55,6 +58,7 @@ class ModelConfig(Table):
     aliases: Texts = key((), "Further names that requests may use.", shown="none")
     context: Context | None = key(None, "Tokens of prompt and completion together.", shown="engine.context")
     parallel: Parallel = key(PARALLEL, "Sequences that run at once.", shown="engine.parallel")
+    kv_type: KVType = key("f16", "Type of the numbers in its KV cache.", shown="engine.kv_type")
     infill_template: Template | None = key(
         None,
         "How `suffix` is put to the model, with {prefix} and {suffix}, e.g. `<PRE> {prefix} <SUF>{suffix} <MID>`.",

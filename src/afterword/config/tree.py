@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Strict, model_validator
 
-from afterword.config.model import PARALLEL, Context, ModelConfig, Parallel
+from afterword.config.model import PARALLEL, Context, KVType, ModelConfig, Parallel
 from afterword.config.table_keys import Key, Table, key, keys_of
 from afterword.config.values import (
     ApiKey,
@@ -23,8 +23,8 @@ from afterword.config.vendor import VendorConfig
 from afterword.errors import ConfigurationError
 
 DEFAULT_CONTEXT = 4096
-"""Tokens of context when none is asked for and the model was trained with more: KV cells are cleared at start, which
-takes about a second a GiB."""
+"""Tokens of context when none is asked for, where a model does not say what it was trained with, where memory has no
+limit, or where cells take their memory at the start: about a second a GiB."""
 
 MAX_CANDIDATES = 2048
 """Of one request; as many may wait, so that an idle server can serve every request that it takes."""
@@ -144,9 +144,9 @@ class EngineConfig(Table):
         MAX_CANDIDATES, "Sequences that may wait for a slot; beyond it requests are answered 503.", ge=0
     )
     memory: Memory = key(
-        Share(0.5),
-        "Budget for weights and contexts of all models together.",
-        shown="50% of the memory that is free at start",
+        Share(0.75),
+        "Budget for weights and contexts of all models together; contexts take it as they grow.",
+        shown="75% of the memory that is free at start",
     )
     threads: int | None = key(None, "Threads of a model.", shown="the physical cores it may use", ge=1, le=1024)
     step_timeout: int = key(
@@ -169,9 +169,13 @@ class EngineConfig(Table):
     context: Context | None = key(
         None,
         "Tokens of prompt and completion together, for models that don't say.",
-        shown=f"what the model was trained with, at most {DEFAULT_CONTEXT}, as far as the memory allows",
+        shown="what the model was trained with, as far as the memory allows",
     )
     parallel: Parallel = key(PARALLEL, "Sequences that run at once, for models that don't say.")
+    kv_type: KVType = key(
+        "f16",
+        "Type of the numbers in the KV cache, for models that don't say: q8_0 takes half the memory of f16.",
+    )
 
 
 class GatewayConfig(Table):

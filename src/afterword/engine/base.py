@@ -28,6 +28,10 @@ class Capabilities:
     """Reuses the common prefix of earlier prompts."""
     n_slots: int
     """Sequences that can run at once."""
+    n_cells: int | None = None
+    """Tokens that all slots can hold together, where that may be fewer than their contexts; None: not known."""
+    trained_context: int | None = None
+    """Tokens of context that the model was trained with; None: not known."""
     exact_tokens: bool = True
     """The tokenizer is the model's own. If not, its ids mean nothing to the model and its counts are estimates."""
     lacks: Mapping[str, str] = field(default_factory=dict, hash=False)

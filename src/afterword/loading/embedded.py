@@ -10,6 +10,7 @@ from pathlib import Path
 from afterword.config.model import DEFAULT_MODEL, ModelConfig
 from afterword.config.tree import EngineConfig
 from afterword.config.values import Share
+from afterword.engine.base import Capabilities
 from afterword.engine.echo import EchoEngine
 from afterword.errors import ConfigurationError
 from afterword.machine import free_memory, usable_cores
@@ -57,6 +58,7 @@ def load_llama(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedM
         memory_bytes=budget,
         cache_dir=engine.cache_dir,
         kernels=engine.kernels,
+        kv_type=model.kv_type,
     )
     loaded = load_engine(settings, step_seconds=engine.step_timeout)
     status = file.stat()
@@ -65,9 +67,25 @@ def load_llama(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedM
         loaded,
         int(status.st_mtime),
         model.aliases,
-        card={"file": file.name, "size_bytes": status.st_size},
+        card={
+            "file": file.name,
+            "size_bytes": status.st_size,
+            "kv_type": model.kv_type,
+            "space": space(loaded.capabilities, model.context),
+        },
         infill_template=model.infill_template,
     )
+
+
+def space(can: Capabilities, asked: int | None) -> str:
+    """What a model has for texts, why, and which settings change it. `asked`: the context of its configuration."""
+    said = f"context {can.context}"
+    if asked is None and can.trained_context is not None and can.context < can.trained_context:
+        said += f" of {can.trained_context} it was trained with (`memory`, `kv_type` and `context` change it)"
+    said += f", {can.n_slots} slots"
+    if can.n_cells is not None and can.n_cells < can.n_slots * can.context:
+        said += f" that share {can.n_cells} tokens (`memory`, `kv_type`)"
+    return said
 
 
 def _packaged_file() -> Path:

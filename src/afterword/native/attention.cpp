@@ -175,12 +175,23 @@ void finish(const Asked & a, Query & query) {
 // Whether rows can be read as they lie.
 bool as_halves(const Tensor * t) { return t->type == F16 && t->ne[0] % SIXTEEN == 0 && t->nb[1] % 2 == 0; }
 
-// A row of `n` elements, a multiple of LANES for halves; ggml's own conversion takes halves one by one.
+// Blocks of 32 numbers: a scale, then integers.
+void from_q8_0(const char * row, int64_t n, float * out) {
+    constexpr int64_t BLOCK_BYTES = 34, BLOCK_NUMBERS = 32;
+    for (int64_t i = 0; i < n; i += BLOCK_NUMBERS, row += BLOCK_BYTES) {
+        const Floats scale = broadcast(half_to_float(load<uint16_t>(row)));
+        for (int64_t j = 0; j < BLOCK_NUMBERS; j += LANES)
+            store(out + i + j, kernels::to_floats(load_signed(row + 2 + j)) * scale);
+    }
+}
+
+// A row of `n` elements, a multiple of LANES for halves; ggml's own conversions take elements one by one.
 void to_floats(const Tensor * t, const char * row, float * out) {
     const int64_t n = t->ne[0];
     if (t->type == F32) std::memcpy(out, row, n * 4);
     else if (as_halves(t))
         for (int64_t i = 0; i < n; i += LANES) store(out + i, load_halves(row + 2 * i));
+    else if (t->type == Q8_0) from_q8_0(row, n, out);
     else ggml_get_type_traits(t->type)->to_float(row, out, n);
 }
 

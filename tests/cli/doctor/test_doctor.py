@@ -137,7 +137,7 @@ def test_a_model_is_read_without_its_weights(doctor: Doctor, tmp_path: Path) -> 
     assert report[about, "file"]["found"].startswith(f"{file}, ")
     assert report[about, "trained context"]["found"] == "1024 tokens"
     assert report[about, "architecture"]["found"] == f"llama, {Tiny().n_vocab} tokens in its vocabulary"
-    assert report[about, "memory"]["found"].endswith("with 3 slots of 512 tokens")
+    assert report[about, "memory"]["found"].endswith("with 3 slots of 512 tokens, 2304 in all")
     assert (about, "loaded") not in report
 
 
@@ -153,7 +153,7 @@ def test_the_memory_that_is_foretold_is_what_loading_takes(doctor: Doctor, tmp_p
     file = write_tiny(tmp_path, Tiny("Q8_0"))
     code, report = doctor("--model", str(file), "--port", "0", "--context", "1000", "--memory", "2MiB")
     assert code == 1
-    assert "One slot of 1000 tokens of context needs 3 MiB" in report[f"model {file.stem}", "check"]["wrong"]
+    assert "One slot of 1000 tokens of context needs 5 MiB" in report[f"model {file.stem}", "check"]["wrong"]
 
 
 def test_a_damaged_file_is_a_finding(doctor: Doctor, tmp_path: Path) -> None:

@@ -115,6 +115,8 @@ class Harness:
             self._readings[mailbox].told.append(said)
         self.kv.check_invariants()
         self.runner.check_records(self.kv)
+        kept = sum(slot.n for slot in self.kv if not slot.running)
+        assert kept + sum(s.n_cells for s in self.scheduler.running) <= self.kv.n_cells
         held = [s.slot for s in self.scheduler.running]
         assert sorted(slot.id for slot in self.kv if slot.running) == sorted(s.id for s in held if s is not None)
         return messages

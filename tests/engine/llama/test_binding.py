@@ -9,6 +9,7 @@ from tests.fakes import eventually
 from tests.models.tiny import Tiny, write_tiny
 
 from afterword.engine.llama.binding import LIBRARY, LlamaContext, LlamaModel
+from afterword.engine.llama.caches import Attention
 from afterword.engine.llama.openmp import release_workers
 from afterword.errors import ConfigurationError
 from afterword.gguf_header import BLOCKS
@@ -59,7 +60,7 @@ def model(tmp_path: Path) -> Iterator[LlamaModel]:
 
 @pytest.fixture
 def context(model: LlamaModel) -> Iterator[LlamaContext]:
-    opened = LlamaContext(model, n_slots=4, n_ctx_slot=512, n_batch=256, n_threads=1, fused_attention=True)
+    opened = LlamaContext(model, n_slots=4, n_ctx_slot=512, n_batch=256, n_threads=1, attention=Attention(True))
     yield opened
     opened.close()
 
@@ -158,7 +159,7 @@ def test_restored_snapshot_has_the_same_bits(context: LlamaContext, expected: by
 
 
 def test_closing_twice_is_harmless(model: LlamaModel) -> None:
-    context = LlamaContext(model, n_slots=1, n_ctx_slot=256, n_batch=64, n_threads=1, fused_attention=True)
+    context = LlamaContext(model, n_slots=1, n_ctx_slot=256, n_batch=64, n_threads=1, attention=Attention(True))
     context.close()
     context.close()
     model.close()
@@ -167,7 +168,7 @@ def test_closing_twice_is_harmless(model: LlamaModel) -> None:
 
 @pytest.mark.skipif(not TASKS.is_dir(), reason="the threads of a process are counted in /proc, which Linux has")
 async def test_rest_gives_up_the_threads_that_computing_took(model: LlamaModel) -> None:
-    context = LlamaContext(model, n_slots=1, n_ctx_slot=512, n_batch=256, n_threads=2, fused_attention=True)
+    context = LlamaContext(model, n_slots=1, n_ctx_slot=512, n_batch=256, n_threads=2, attention=Attention(True))
     # A team of its own: what earlier tests in this thread left is none of ours.
     release_workers()
     before = tasks()

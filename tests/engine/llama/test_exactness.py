@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from tests.models.tiny import FILE_TYPES, Tiny
 
 from afterword.engine.llama.arithmetic import INDEPENDENT, Arithmetic
 from afterword.engine.llama.binding import LlamaContext, LlamaModel
+from afterword.engine.llama.caches import KV_TYPES, Attention, Caches
+from afterword.engine.llama.kernels import Kernels
 from afterword.engine.llama.kv import Slot
 from afterword.engine.llama.runner import LlamaRunner
 from afterword.engine.llama.sequence import Span
@@ -21,7 +24,11 @@ N_CELLS = 1024
 N_SLOTS = 4
 """Slots for sequences; the context has one more."""
 
-DEFAULT = pytest.param("default", marks=pytest.mark.model)
+KINDS = [
+    *((weights, "f16") for weights in FILE_TYPES),
+    *(pytest.param(("default", kv_type), marks=pytest.mark.model) for kv_type in KV_TYPES),
+]
+"""Weights, and what keys and values are kept as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +39,18 @@ class Opened:
     arithmetic: Arithmetic
 
 
-@pytest.fixture(scope="module", params=[*FILE_TYPES, DEFAULT])
-def opened(request: pytest.FixtureRequest) -> Iterator[Opened]:
-    """Five slots of one kind of weights, computed by the project's kernels."""
-    path = request.getfixturevalue("short_model") if request.param == "default" else kept_tiny(Tiny(request.param))
-    model = LlamaModel(path)
+@pytest.fixture(scope="module", params=KINDS, ids="-".join)
+def opened(request: pytest.FixtureRequest, built: Kernels, short_model: Path) -> Iterator[Opened]:
+    """Five slots of one kind, computed by the project's kernels."""
+    weights, kv_type = request.param
+    model = LlamaModel(short_model if weights == "default" else kept_tiny(Tiny(weights)))
     context = LlamaContext(
-        model, n_slots=N_SLOTS + 1, n_ctx_slot=N_CELLS, n_batch=512, n_threads=1, fused_attention=True
+        model,
+        n_slots=N_SLOTS + 1,
+        n_ctx_slot=N_CELLS,
+        n_batch=512,
+        n_threads=1,
+        attention=Attention(True, kv_type, Caches(built, large_pages=True)),
     )
     yield Opened(context, INDEPENDENT)
     context.close()

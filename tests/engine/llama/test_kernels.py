@@ -197,14 +197,16 @@ def test_models_loaded_before_the_kernels_keep_llama_cpp_s_buffers_and_its_numbe
 import sys
 from pathlib import Path
 from afterword.engine.llama.binding import LIBRARIES_FOLDER, PACKAGE_VERSION, LlamaContext, LlamaModel
+from afterword.engine.llama.caches import Attention
 from afterword.engine.llama.kernels import use_kernels
 model = LlamaModel(Path(sys.argv[1]))
-context = LlamaContext(model, n_slots=1, n_ctx_slot=256, n_batch=64, n_threads=1, fused_attention=True)
+context = LlamaContext(model, n_slots=1, n_ctx_slot=256, n_batch=64, n_threads=1, attention=Attention(True))
 def after():
     context.truncate(0, 0)
     return context.decode([1, 2, 3], [0, 1, 2], [0, 0, 0], [0, 0, 1]).copy()
 before = after()
-print(use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER), abs(after() - before).max() < 0.05 * abs(before).max())
+kernels = use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER)
+print(kernels.name if kernels else "llama.cpp", abs(after() - before).max() < 0.05 * abs(before).max())
 """
     path = write_tiny(tmp_path, Tiny("Q4_0"))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

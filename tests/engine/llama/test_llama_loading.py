@@ -1,17 +1,21 @@
+import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 from structlog.testing import capture_logs
+from tests.fakes import complete, generation_request
 from tests.models.architectures import REFUSED
 from tests.models.engines import open_tiny, settings
 from tests.models.gguf_tensors import read_gguf, write_gguf
 from tests.models.shaped import write_model
 from tests.models.tiny import FILE_TYPES, Tiny, write_tiny
 
+from afterword.config.model import KVType
 from afterword.config.tree import DEFAULT_CONTEXT
 from afterword.engine.llama import llama_loading
 from afterword.engine.llama.binding import LlamaContext, LlamaModel
@@ -100,14 +104,18 @@ def test_context_beyond_the_budget_is_refused_with_both_sizes(whole: Path, tmp_p
     assert "budget is 8 MiB" in said
 
 
-async def test_slots_are_as_many_as_the_budget_holds(whole: Path, tmp_path: Path) -> None:
+async def test_slots_share_what_the_budget_holds(whole: Path, tmp_path: Path) -> None:
     roomy = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, None, tmp_path, "own"))
-    tight = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, int(4.6 * 2**20), tmp_path, "own"))
-    assert roomy.capabilities.n_slots == 8
-    # Of 4.6 MiB, buffers and weights take 2.95; a slot takes a quarter, and an eighth more for sequences that make
-    # room.
-    assert tight.capabilities.n_slots == 5
-    assert tight.capabilities.context == 1000
+    tight = load_engine(LlamaSettings(whole, 1000, 8, 1, 64, 4 * 2**20, tmp_path, "own"))
+    assert (roomy.capabilities.n_slots, roomy.capabilities.n_cells) == (8, 8 * 1024)
+    assert (tight.capabilities.context, tight.capabilities.n_slots) == (1000, 8)
+    n_cells = tight.capabilities.n_cells
+    assert n_cells is not None
+    assert 1024 <= n_cells < 8 * 1024
+    requests = [generation_request([(i + n) % 256 for i in range(300)], max_tokens=8, seed=n) for n in range(12)]
+    expected = [(await complete(roomy, request)).text(0) for request in requests]
+    found = await asyncio.gather(*(complete(tight, request) for request in requests))
+    assert [told.text(0) for told in found] == expected
     await roomy.aclose()
     await tight.aclose()
 
@@ -117,6 +125,31 @@ async def test_every_type_of_weights_keeps_the_promise(weights: str) -> None:
     async with open_tiny(Tiny(weights)) as engine:
         assert engine.capabilities.reproducible
         assert engine.capabilities.context == 512
+
+
+@pytest.mark.model
+async def test_every_type_of_keys_and_values_keeps_the_promise(short_model: Path, tmp_path: Path) -> None:
+    fingerprints = set()
+    for kv_type in get_args(KVType):
+        engine = load_engine(replace(settings(short_model, tmp_path), kv_type=kv_type))
+        assert engine.capabilities.reproducible
+        fingerprints.add(engine.fingerprint)
+        await engine.aclose()
+    assert len(fingerprints) == len(get_args(KVType))
+
+
+def test_heads_that_are_no_blocks_of_32_cannot_be_kept_as_q8_0(whole: Path, tmp_path: Path) -> None:
+    said = refusal(replace(settings(whole, tmp_path), kv_type="q8_0"))
+    assert_one_sentence(said)
+    assert "q8_0: set `kv_type` to f16 " in said
+    assert "=16)" in said, "the length of a head"
+
+
+@pytest.mark.model
+def test_keys_and_values_cannot_be_kept_as_q8_0_by_llama_cpps_kernels(short_model: Path, tmp_path: Path) -> None:
+    said = refusal(replace(settings(short_model, tmp_path), kernels="llama.cpp", kv_type="q8_0"))
+    assert_one_sentence(said)
+    assert said.endswith("set `kv_type` to f16.")
 
 
 async def test_quantised_weights_with_a_float_matrix_keep_it_too() -> None:

@@ -14,7 +14,9 @@ from tests.models.shaped import write_model
 from tests.models.tiny import FILE_TYPES, Tiny, write_tiny
 
 from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, QUANTISED
-from afterword.engine.llama.binding import Integers, LlamaContext, LlamaModel
+from afterword.engine.llama.batch_rows import Integers
+from afterword.engine.llama.binding import LlamaContext, LlamaModel
+from afterword.engine.llama.caches import Attention
 from afterword.engine.llama.probe import LogitCheck, check_logits, keeps_its_numbers
 
 
@@ -29,7 +31,7 @@ def kept(path: Path, *, n_slots: int = 3) -> list[bool]:
             n_ctx_slot=256,
             n_batch=256,
             n_threads=1,
-            fused_attention=arithmetic.fused_attention,
+            attention=Attention(arithmetic.fused_attention),
         )
         found.append(keeps_its_numbers(context, model.n_vocab, arithmetic))
         assert [context.length(slot) for slot in range(n_slots)] == [0] * n_slots
@@ -64,7 +66,7 @@ def test_the_project_s_kernels_compute_rows_that_depend_on_nothing(tmp_path: Pat
 
 def test_a_context_too_short_to_compare_gets_no_promise(tmp_path: Path) -> None:
     model = LlamaModel(write_tiny(tmp_path, Tiny("Q8_0")))
-    context = LlamaContext(model, n_slots=1, n_ctx_slot=256, n_batch=256, n_threads=1, fused_attention=False)
+    context = LlamaContext(model, n_slots=1, n_ctx_slot=256, n_batch=256, n_threads=1, attention=Attention(False))
     context.n_ctx_slot = 81
     assert not keeps_its_numbers(context, model.n_vocab, QUANTISED)
     context.close()
@@ -92,7 +94,7 @@ class Mixing:
 @pytest.mark.parametrize("n_slots", [1, 2, 3, 9])
 def test_a_model_that_continues_texts_has_a_check_logits_its_own(tmp_path: Path, n_slots: int) -> None:
     model = LlamaModel(write_tiny(tmp_path, Tiny("Q8_0")))
-    context = LlamaContext(model, n_slots=n_slots, n_ctx_slot=256, n_batch=256, n_threads=1, fused_attention=True)
+    context = LlamaContext(model, n_slots=n_slots, n_ctx_slot=256, n_batch=256, n_threads=1, attention=Attention(True))
     assert check_logits(context) is LogitCheck.GOOD
     assert [context.length(slot) for slot in range(n_slots)] == [0] * n_slots
     context.close()
@@ -101,7 +103,7 @@ def test_a_model_that_continues_texts_has_a_check_logits_its_own(tmp_path: Path,
 
 def test_sequences_that_get_into_each_other_are_noticed(tmp_path: Path) -> None:
     model = LlamaModel(write_tiny(tmp_path, Tiny("Q8_0")))
-    context = LlamaContext(model, n_slots=4, n_ctx_slot=256, n_batch=256, n_threads=1, fused_attention=True)
+    context = LlamaContext(model, n_slots=4, n_ctx_slot=256, n_batch=256, n_threads=1, attention=Attention(True))
     assert check_logits(cast(LlamaContext, Mixing(context))) is LogitCheck.MIXED
     context.close()
     model.close()
@@ -111,7 +113,7 @@ def test_sequences_that_get_into_each_other_are_noticed(tmp_path: Path) -> None:
 def test_prompts_that_must_not_be_read_together_are_noticed(tmp_path: Path, alone: bool) -> None:
     (arwkv,) = (architecture for architecture in ARCHITECTURES if architecture.name == "arwkv7")
     model = LlamaModel(write_model(tmp_path / "arwkv.gguf", arwkv.name, arwkv.values))
-    context = LlamaContext(model, n_slots=2, n_ctx_slot=256, n_batch=256, n_threads=1, fused_attention=True)
+    context = LlamaContext(model, n_slots=2, n_ctx_slot=256, n_batch=256, n_threads=1, attention=Attention(True))
     arithmetic = replace(INDEPENDENT, prompts_alone=alone)
     assert keeps_its_numbers(context, model.n_vocab, arithmetic) == alone
     context.close()

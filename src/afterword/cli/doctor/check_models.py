@@ -8,8 +8,9 @@ from afterword.cli.doctor.finding import Finding
 from afterword.config.model import ModelConfig
 from afterword.config.tree import DEFAULT_CONTEXT, Config
 from afterword.engine.identity import parts_of
+from afterword.engine.llama.admission import SLOTS_TO_PARKED
 from afterword.engine.llama.arithmetic import MICRO_BATCH
-from afterword.engine.llama.memory import MIB, MemoryNeed, cells, compute_bytes, plan_memory
+from afterword.engine.llama.memory import BOOKS_BYTES, MIB, MemoryNeed, compute_bytes, kv_bytes, plan_memory
 from afterword.gguf_header import read_header
 from afterword.loading.embedded import model_file
 from afterword.loading.load_registry import budget_of_each, runs_here
@@ -51,14 +52,16 @@ def _file(about: str, configured: ModelConfig, config: Config) -> Iterator[Findi
     if headers[0].cell_bytes == 0:
         yield Finding(about, "memory", None, advice="Its header does not say what its context takes: --load finds out.")
         return
-    n_context = min(DEFAULT_CONTEXT, trained or DEFAULT_CONTEXT) if context is None else context
+    cell = kv_bytes(headers[0].cell_bytes, configured.kv_type)
     need = MemoryNeed(
         weights=sum(header.tensor_bytes for header in headers),
-        kv_per_token=headers[0].cell_bytes,
+        kv_per_token=cell + cell // SLOTS_TO_PARKED,
         # What a hybrid model has beside its cells is found out when it is loaded.
         state=0,
-        compute=compute_bytes(MICRO_BATCH, n_vocab, cells(n_context)),
+        per_context_token=compute_bytes(MICRO_BATCH, 0, 1) + configured.parallel * BOOKS_BYTES,
+        compute=compute_bytes(MICRO_BATCH, n_vocab, 0),
         n_ctx_train=trained or DEFAULT_CONTEXT,
+        shared=config.engine.kernels == "own",
     )
     budget = budget_of_each(config)
     plan = plan_memory(need, context=context, parallel=configured.parallel, budget=budget)
@@ -66,7 +69,8 @@ def _file(about: str, configured: ModelConfig, config: Config) -> Iterator[Findi
     yield Finding(
         about,
         "memory",
-        f"{plan.total / MIB:,.0f} MiB of {budget / MIB:,.0f}, with {plan.n_slots} slots of {plan.context} tokens",
+        f"{plan.total / MIB:,.0f} MiB of {budget / MIB:,.0f}, with {plan.n_slots} slots of {plan.context} tokens, "
+        f"{plan.n_cells} in all",
         advice=f"{configured.parallel} slots do not fit: raise `memory` or lower `context`." if few else None,
     )
 

@@ -76,10 +76,14 @@ class Admission:
             group = self._line.next(passed_over)
             if group is None:
                 break
-            if self._waits(group.waiting[0], [*running, *admitted]):
+            holders = [*running, *admitted]
+            if self._waits(group.waiting[0], holders):
                 passed_over.add(group)
-            else:
+            elif self._make_room(group.waiting[0], holders):
                 admitted.append(self._enter(group))
+            else:
+                # Nobody passes it: shorter ones that come later could keep it waiting for ever.
+                break
         return admitted
 
     def swap(self, running: list[Sequence]) -> Swap | None:
@@ -87,17 +91,47 @@ class Admission:
         movable = [s for s in running if self._runner.can_be_saved(s.slot_id)]
         for group in islice(self._line.firsts(), SCAN):
             leaves = best_swap(group.claim, movable, self._line.held, self._n_room(group.waiting[0]))
-            if leaves is not None and not self._waits(group.waiting[0], running):
+            if leaves is None or self._waits(group.waiting[0], running):
+                continue
+            others = [sequence for sequence in running if sequence is not leaves]
+            if self._n_cells_left(group.waiting[0], others) >= 0:
                 self._park(leaves)
+                self._make_room(group.waiting[0], others)
                 return Swap(leaves, self._enter(group))
         return None
+
+    @property
+    def n_outside(self) -> int:
+        """Tokens that may still be kept outside of the slots."""
+        return self._kv.n_cells // SLOTS_TO_PARKED - self._n_parked
 
     def _n_room(self, enters: Sequence) -> int:
         """Tokens that the one may hold which makes room for another."""
         n_states = self._n_states - (enters.parked is not None)
         if not self._kv.can_cut and n_states >= most_states_parked(self._kv.n_slots):
             return 0
-        return self._kv.n_slots * self._kv.capacity // SLOTS_TO_PARKED - self._n_parked
+        return self.n_outside
+
+    def _n_cells_left(self, sequence: Sequence, running: list[Sequence]) -> int:
+        """Cells for tokens that are only kept, once the sequence runs beside the others; negative if it has no room."""
+        return self._kv.n_cells - sequence.n_cells - sum(other.n_cells for other in running)
+
+    def _make_room(self, sequence: Sequence, running: list[Sequence]) -> bool:
+        """Empty idle slots until the sequence has its cells; False, with none emptied, if the others need too many."""
+        n_left = self._n_cells_left(sequence, running)
+        if n_left < 0 or not self._kv.shared_out:
+            return n_left >= 0
+        while True:
+            reuse = None if sequence.parked is not None else self._kv.best_reuse(sequence.demand)
+            idle = self._kv.idle(None if reuse is None else reuse.slot)
+            # What the sequence finds in its own slot is among its cells.
+            placement = self._kv.place(reuse)
+            own = None if placement is None else placement.slot
+            if sum(slot.n for slot in idle if slot is not own) <= n_left:
+                return True
+            emptied = next(slot for slot in idle if slot is not own)
+            emptied.cut(0)
+            self._runner.truncate(emptied.id, 0)
 
     def _enter(self, group: Group) -> Sequence:
         """Give a slot to the group's next sequence."""

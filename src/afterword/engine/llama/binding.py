@@ -8,19 +8,21 @@ import ctypes
 import importlib.metadata
 import weakref
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import llama_cpp.llama_cpp as c
 import numpy as np
 from numpy.typing import NDArray
 
+from afterword.config.model import KVType
 from afterword.config.tree import DEFAULT_CONTEXT
 from afterword.engine.identity import parts_of
+from afterword.engine.llama.batch_rows import BatchRows, Integers
+from afterword.engine.llama.caches import KV_TYPES, Attention
 from afterword.errors import ConfigurationError
 from afterword.gguf_header import read_header
-
-Integers = Sequence[int] | NDArray[np.signedinteger]
 
 PACKAGE_VERSION = importlib.metadata.version("llama-cpp-python")
 LIBRARIES_FOLDER = Path(c.__file__).parent / "lib"
@@ -195,12 +197,17 @@ class LlamaContext:
     """
 
     def __init__(
-        self, model: LlamaModel, *, n_slots: int, n_ctx_slot: int, n_batch: int, n_threads: int, fused_attention: bool
+        self,
+        model: LlamaModel,
+        *,
+        n_slots: int,
+        n_ctx_slot: int,
+        n_batch: int,
+        n_threads: int,
+        attention: Attention,
     ) -> None:
-        """Allocates the KV cache. Raises `ConfigurationError` if llama.cpp cannot.
-
-        `fused_attention`: scores, softmax and sums of values in one operation (llama.cpp's "flash attention").
-        """
+        """Reserves the KV cache. Raises `ConfigurationError` if llama.cpp cannot."""
+        kv_type, caches = attention.kv_type, attention.caches
         params = c.llama_context_default_params()
         params.n_ctx = n_slots * n_ctx_slot
         params.n_batch = n_batch
@@ -210,27 +217,28 @@ class LlamaContext:
         params.n_threads_batch = n_threads
         # The project's kernels have it. llama.cpp's own is slower than the operations apart: decoding takes 1.6 to 2.6
         # times as long on a CPU, and its numbers depend on how many rows there are.
-        params.flash_attn_type = int(fused_attention)
+        params.flash_attn_type = int(attention.fused)
         params.kv_unified = False
+        params.type_k = params.type_v = KV_TYPES[kv_type]
         # So that a prompt which shares a prefix can begin anywhere in it (`LlamaModel.memory_can_be_cut`).
         params.swa_full = True
         params.no_perf = True
         _recent_errors.clear()
-        pointer = c.llama_init_from_model(model.pointer, params)
+        with nullcontext() if caches is None else caches.made_here():
+            pointer = c.llama_init_from_model(model.pointer, params)
         if not pointer:
-            reason = _recent_errors[0] if _recent_errors else "llama.cpp gives no reason"
-            raise ConfigurationError(
-                f"There is no room for {n_slots} x {n_ctx_slot} tokens of context: lower `context` or `parallel` "
-                f"({reason})."
-            )
+            if caches is not None:
+                caches.close()
+            raise _no_context(f"{n_slots} x {n_ctx_slot}", kv_type)
         self._pointer: c.llama_context_p | None = pointer
+        self._caches = caches
         self._memory = c.llama_get_memory(pointer)
         self._n_vocab = model.n_vocab
         self._window = int(c.llama_model_n_swa(model.pointer))
         self.n_batch = n_batch
         self.n_slots = n_slots
         self.n_ctx_slot = int(c.llama_n_ctx_seq(pointer))
-        self._rows = _BatchRows(n_batch)
+        self._rows = BatchRows(c.llama_batch(), n_batch)
         self._logits_address = 0
         self._logits_view = np.empty((0, model.n_vocab), dtype=np.float32)
 
@@ -254,6 +262,8 @@ class LlamaContext:
         """
         batch = self._rows.fill(tokens, positions, slots, outputs)
         code = int(c.llama_decode(self.pointer, batch))
+        if self._caches is not None:
+            self._caches.copied()
         if code != 0:
             raise RuntimeError(f"llama_decode failed with code {code}: {' '.join(_recent_errors)}")
         return self._logits(self._rows.n_outputs)
@@ -278,14 +288,21 @@ class LlamaContext:
 
     def truncate(self, slot: int, n: int) -> bool:
         """Keep the first n tokens of a slot; False if this kind of memory cannot be cut there."""
-        return bool(c.llama_memory_seq_rm(self._memory, slot, n, -1))
+        held = self.length(slot)
+        if not c.llama_memory_seq_rm(self._memory, slot, n, -1):
+            return False
+        if self._caches is not None:
+            self._caches.cut(slot, held, n)
+        return True
 
     def can_be_saved(self, slot: int) -> bool:
         """Whether a snapshot has all of a slot: llama.cpp leaves out what the last token's window does not see."""
         return self._window == 0 or self.length(slot) <= self._window
 
     def duplicate(self, source: int, target: int) -> None:
-        """Make `target` equal `source` to the last cell, used or not; keys and values follow with the next decode."""
+        """Make `target` equal `source`; keys and values follow with the next decode."""
+        if self._caches is not None:
+            self._caches.copying(target, self.length(source))
         c.llama_memory_seq_cp(self._memory, source, target, -1, -1)
 
     def snapshot(self, slot: int) -> NDArray[np.uint8]:
@@ -322,51 +339,24 @@ class LlamaContext:
         if self._pointer is not None:
             c.llama_free(self._pointer)
             self._pointer = None
+            if self._caches is not None:
+                self._caches.close()
+
+
+def _no_context(size: str, kv_type: KVType) -> ConfigurationError:
+    """Why llama.cpp has just made no context for `size` tokens."""
+    reason = _recent_errors[0] if _recent_errors else "llama.cpp gives no reason"
+    if "cache type" in reason:
+        return ConfigurationError(
+            f"This model's keys and values cannot be kept as {kv_type}: set `kv_type` to f16 ({reason})."
+        )
+    return ConfigurationError(
+        f"There is no room for {size} tokens of context: lower `context` or `parallel` ({reason})."
+    )
 
 
 def _bytes_of(data: NDArray[np.uint8]) -> "ctypes._Pointer[ctypes.c_uint8]":
     return data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
-
-
-class _BatchRows:
-    """A llama_batch over numpy arrays that are filled anew for each call."""
-
-    def __init__(self, n_max: int) -> None:
-        self._tokens = np.zeros(n_max, dtype=np.int32)
-        self._positions = np.zeros(n_max, dtype=np.int32)
-        self._n_seq_id = np.ones(n_max, dtype=np.int32)
-        self._slots = np.zeros(n_max, dtype=np.int32)
-        self._outputs = np.zeros(n_max, dtype=np.int8)
-        # One pointer a row, each to that row's slot number.
-        first = self._slots.ctypes.data
-        self._slot_pointers = np.arange(first, first + 4 * n_max, 4, dtype=np.uint64)
-        self._batch = c.llama_batch()
-        self._batch.token = self._tokens.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
-        self._batch.pos = self._positions.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
-        self._batch.n_seq_id = self._n_seq_id.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
-        self._batch.seq_id = self._slot_pointers.ctypes.data_as(ctypes.POINTER(ctypes.POINTER(ctypes.c_int32)))
-        self._batch.logits = self._outputs.ctypes.data_as(ctypes.POINTER(ctypes.c_int8))
-
-    @property
-    def n_outputs(self) -> int:
-        """Rows whose logits are put out."""
-        return int(np.count_nonzero(self._outputs[: self._batch.n_tokens]))
-
-    def fill(
-        self,
-        tokens: Integers,
-        positions: Integers,
-        slots: Integers,
-        outputs: Integers,
-    ) -> "c.llama_batch":
-        n = len(tokens)
-        assert 0 < n <= len(self._tokens)
-        self._tokens[:n] = tokens
-        self._positions[:n] = positions
-        self._slots[:n] = slots
-        self._outputs[:n] = outputs
-        self._batch.n_tokens = n
-        return self._batch
 
 
 def vocabulary_flags(model: LlamaModel) -> tuple[frozenset[int], frozenset[int]]:

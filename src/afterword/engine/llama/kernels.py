@@ -52,16 +52,21 @@ class Kernels:
     instructions: str
     """The instruction set it uses: `avx512-vnni`, `avx2`, `neon` or `plain`."""
 
+    @property
+    def name(self) -> str:
+        """What computes, for the fingerprint."""
+        return f"{self.instructions} {DIGEST:016x}"
+
 
 LLAMA_CPP = "llama.cpp"
-"""What `use_kernels` says where llama.cpp's own kernels compute."""
+"""What computes where it is not these kernels."""
 
 
 @cache
-def use_kernels(llama_version: str, llama_libraries: Path) -> str:
+def use_kernels(llama_version: str, llama_libraries: Path) -> Kernels | None:
     """Put the kernels in front of llama.cpp's for every model that is loaded from now on; once a process.
 
-    Returns what computes, for the fingerprint: the kernels' instruction set, or `LLAMA_CPP` with the reason in the log.
+    None, with the reason in the log, where llama.cpp's own compute.
     """
     try:
         kernels = load_kernels(user_cache(), llama_version, llama_libraries)
@@ -72,8 +77,8 @@ def use_kernels(llama_version: str, llama_libraries: Path) -> str:
             "llama.cpp computes with its own kernels: slower, and not the same bytes beside other requests",
             reason=str(error),
         )
-        return LLAMA_CPP
-    return f"{kernels.instructions} {DIGEST:016x}"
+        return None
+    return kernels
 
 
 def user_cache() -> Path:

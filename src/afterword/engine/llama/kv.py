@@ -116,11 +116,21 @@ class Books:
 class KVSlots:
     """All slots of one context. Engine thread only."""
 
-    def __init__(self, n_slots: int, capacity: int, *, can_cut: bool = True, checkpoint_bytes: int = 0) -> None:
-        """`checkpoint_bytes`: what all checkpoints may take together."""
+    def __init__(
+        self,
+        n_slots: int,
+        capacity: int,
+        *,
+        n_cells: int | None = None,
+        can_cut: bool = True,
+        checkpoint_bytes: int = 0,
+    ) -> None:
+        """`n_cells`: tokens that all slots may hold together, None: as many as they have room for. `checkpoint_bytes`:
+        what all checkpoints may take together."""
         self._slots = [Slot(i, np.zeros(capacity, dtype=np.int32)) for i in range(n_slots)]
         self.capacity = capacity
         """Tokens a slot can hold."""
+        self.n_cells = n_slots * capacity if n_cells is None else n_cells
         self.can_cut = can_cut
         """Whether a slot can lose its end."""
         self._checkpoint_bytes = checkpoint_bytes
@@ -139,6 +149,11 @@ class KVSlots:
     def slot(self, slot_id: int) -> Slot:
         """The slot of that id."""
         return self._slots[slot_id]
+
+    @property
+    def shared_out(self) -> bool:
+        """Whether slots share cells that are fewer than all of them have room for."""
+        return self.n_cells < self.n_slots * self.capacity
 
     @property
     def n_running(self) -> int:
@@ -185,6 +200,11 @@ class KVSlots:
             return Reuse(slot, n)
         within = slot.checkpoints_within(n)
         return Reuse(slot, within[-1].n, within[-1]) if within else Reuse(slot, 0)
+
+    def idle(self, spared: Slot | None) -> list[Slot]:
+        """Slots whose tokens are only kept, those unused for longest first, `spared` last."""
+        kept = [s for s in self._slots if not s.running and s.n > 0]
+        return sorted(kept, key=lambda s: (s is spared, s.used_at))
 
     def place(self, reuse: Reuse | None) -> Placement | None:
         """Choose a slot for a prompt that can reuse `reuse`; None if every slot is running.

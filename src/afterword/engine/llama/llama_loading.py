@@ -7,7 +7,8 @@ from pathlib import Path
 
 import structlog
 
-from afterword.config.tree import DEFAULT_CONTEXT, KernelChoice
+from afterword.config.model import KVType
+from afterword.config.tree import KernelChoice
 from afterword.engine.base import Capabilities
 from afterword.engine.identity import ResultCache, fingerprint, model_hash
 from afterword.engine.llama.aborting import say_why_it_aborts
@@ -21,11 +22,19 @@ from afterword.engine.llama.binding import (
     LlamaModel,
     build_info,
 )
+from afterword.engine.llama.caches import Attention, Caches
 from afterword.engine.llama.engine_thread import Loaded
-from afterword.engine.llama.kernels import LLAMA_CPP, use_kernels
+from afterword.engine.llama.kernels import LLAMA_CPP, Kernels, use_kernels
 from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.llama_engine import LlamaEngine
-from afterword.engine.llama.memory import MemoryNeed, MemoryPlan, cells, compute_bytes, plan_memory
+from afterword.engine.llama.memory import (
+    BOOKS_BYTES,
+    MemoryNeed,
+    MemoryPlan,
+    cells,
+    compute_bytes,
+    plan_memory,
+)
 from afterword.engine.llama.openmp import release_workers
 from afterword.engine.llama.probe import LogitCheck, check_logits, keeps_its_numbers
 from afterword.engine.llama.runner import LlamaRunner
@@ -75,6 +84,8 @@ class LlamaSettings:
     """Where hashes of files and results of probes are kept."""
     kernels: KernelChoice
     """`own`: those of kernels.py where they can be built; `llama.cpp`: its own. One choice for a process."""
+    kv_type: KVType = "f16"
+    """Of keys and values in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +124,13 @@ def load_model(settings: LlamaSettings) -> EmbeddedModel:
     """
     say_why_it_aborts(LIBRARY)
     cache = ResultCache(settings.cache_dir)
-    kernels = LLAMA_CPP if settings.kernels == LLAMA_CPP else use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER)
+    kernels = None if settings.kernels == LLAMA_CPP else use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER)
+    computes = LLAMA_CPP if kernels is None else kernels.name
     model = LlamaModel(settings.path)
     try:
         _warn_of_guesses(model, settings.path)
-        identity = (model_hash(settings.path, cache), build_info(), kernels, _n_threads(settings))
-        return _start(model, settings, _arithmetic_of(model, kernels), identity, cache)
+        identity = (model_hash(settings.path, cache), build_info(), computes, _n_threads(settings), settings.kv_type)
+        return _start(model, settings, kernels, identity, cache)
     except BaseException:
         model.close()
         raise
@@ -135,18 +147,32 @@ def _warn_of_guesses(model: LlamaModel, path: Path) -> None:
 
 
 def _start(
-    model: LlamaModel, settings: LlamaSettings, arithmetic: Arithmetic, identity: tuple[object, ...], cache: ResultCache
+    model: LlamaModel,
+    settings: LlamaSettings,
+    kernels: Kernels | None,
+    identity: tuple[object, ...],
+    cache: ResultCache,
 ) -> EmbeddedModel:
     if not model.decoder_only:
         raise _no_text(model, settings)
-    memory = _plan_memory(model, settings, arithmetic, _slot_sizes(model, arithmetic, identity, cache))
+    arithmetic = _arithmetic_of(model, kernels)
+    if settings.kv_type == "q8_0" and not arithmetic.fused_attention:
+        raise ConfigurationError(
+            f"The keys and values of {settings.path} cannot be kept as q8_0, which needs attention as one operation of "
+            "this project's kernels: set `kv_type` to f16."
+        )
+    attention = Attention(arithmetic.fused_attention, settings.kv_type)
+    memory = _plan_memory(model, settings, arithmetic, _slot_sizes(model, attention, identity, cache))
+    caches = None
+    if kernels is not None and attention.fused:
+        caches = Caches(kernels, large_pages=not memory.shared_out)
     context = LlamaContext(
         model,
         n_slots=memory.n_slots + arithmetic.n_spare_slots,
         n_ctx_slot=cells(memory.context),
         n_batch=MICRO_BATCH,
         n_threads=_n_threads(settings),
-        fused_attention=arithmetic.fused_attention,
+        attention=replace(attention, caches=caches),
     )
     try:
         _check_logits(model, context, settings, identity, cache)
@@ -171,9 +197,15 @@ def _embedded(
         reproducible=exact,
         prefix_cache=True,
         n_slots=memory.n_slots,
+        n_cells=memory.n_cells,
+        trained_context=model.n_ctx_train,
     )
     kv = KVSlots(
-        memory.n_slots, context.n_ctx_slot, can_cut=model.memory_can_be_cut, checkpoint_bytes=memory.checkpoints
+        memory.n_slots,
+        context.n_ctx_slot,
+        n_cells=memory.n_cells,
+        can_cut=model.memory_can_be_cut,
+        checkpoint_bytes=memory.checkpoints,
     )
     runner = LlamaRunner(context, opened.arithmetic)
 
@@ -218,35 +250,35 @@ def _n_threads(settings: LlamaSettings) -> int:
     return (os.cpu_count() or 1) if settings.threads is None else settings.threads
 
 
-def _arithmetic_of(model: LlamaModel, kernels: str) -> Arithmetic:
+def _arithmetic_of(model: LlamaModel, kernels: Kernels | None) -> Arithmetic:
     """How the kernels in use should compute the model; the probe checks it."""
     architecture = model.metadata("general.architecture")
-    if kernels == LLAMA_CPP and model.memory_can_be_cut:
+    if kernels is None and model.memory_can_be_cut:
         return FLOATS if model.float_weights else QUANTISED
-    chosen = UNFUSED if kernels == LLAMA_CPP or architecture in NEVER_FUSED else INDEPENDENT
+    chosen = UNFUSED if kernels is None or architecture in NEVER_FUSED else INDEPENDENT
     return replace(chosen, prompts_alone=architecture in PROMPTS_ALONE)
 
 
-def _slot_sizes(
-    model: LlamaModel, arithmetic: Arithmetic, identity: tuple[object, ...], cache: ResultCache
-) -> SlotSizes:
+def _slot_sizes(model: LlamaModel, attention: Attention, identity: tuple[object, ...], cache: ResultCache) -> SlotSizes:
     """What a slot takes, measured once for each identity."""
 
     def measure() -> str:
-        return json.dumps(asdict(measure_slot(model, fused_attention=arithmetic.fused_attention)))
+        return json.dumps(asdict(measure_slot(model, attention)))
 
-    return SlotSizes(**json.loads(cache.get(f"slot {identity} {arithmetic.fused_attention}", measure)))
+    return SlotSizes(**json.loads(cache.get(f"slot {identity} {attention.fused}", measure)))
 
 
 def _plan_memory(model: LlamaModel, settings: LlamaSettings, arithmetic: Arithmetic, slot: SlotSizes) -> MemoryPlan:
-    context = min(DEFAULT_CONTEXT, model.n_ctx_train) if settings.context is None else settings.context
-    seen = cells(context) * (1 if arithmetic.fused_attention else model.n_head)
-    spare = arithmetic.n_spare_slots * (cells(context) * slot.per_token + slot.state)
+    # Where attention is several operations, scores of every head are kept.
+    seen = compute_bytes(MICRO_BATCH, 0, 1 if arithmetic.fused_attention else model.n_head)
+    more_states = arithmetic.n_spare_slots + most_states_parked(0)
     need = MemoryNeed(
         weights=model.size,
         kv_per_token=slot.per_token + slot.per_token // SLOTS_TO_PARKED,
         state=slot.state,
-        compute=compute_bytes(MICRO_BATCH, model.n_vocab, seen) + spare + most_states_parked(0) * slot.state,
+        per_context_token=seen + arithmetic.n_spare_slots * slot.per_token + settings.parallel * BOOKS_BYTES,
+        compute=compute_bytes(MICRO_BATCH, model.n_vocab, 0) + more_states * slot.state,
         n_ctx_train=model.n_ctx_train,
+        shared=arithmetic.fused_attention,
     )
     return plan_memory(need, context=settings.context, parallel=settings.parallel, budget=settings.memory_bytes)

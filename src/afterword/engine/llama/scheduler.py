@@ -98,7 +98,8 @@ class Scheduler:
         admitted = self._admission.admit(self.running)
         self.running += admitted
         n_steps = self.counters.steps
-        if self.n_waiting > 0 and self._kv.n_free == 0 and n_steps >= self._next_swap:
+        # A slot that is free may lack the cells.
+        if self.n_waiting > 0 and (self._kv.n_free == 0 or self._kv.shared_out) and n_steps >= self._next_swap:
             swap = self._admission.swap(self.running)
             if swap is not None:
                 self.running.remove(swap.left)
@@ -163,8 +164,12 @@ class Scheduler:
             return
         source, target = self._kv.slot(move.source), self._kv.slot(move.target)
         sequence = by_slot[source.id]
-        can_move = all(self._runner.can_be_saved(slot.id) for slot in (source, target))
-        if can_move and is_worth_moving(source.n + target.n, sequence.n_to_sample):
+        n_moved = source.n + target.n
+        # What is moved is meanwhile outside of the slots.
+        can_move = all(self._runner.can_be_saved(slot.id) for slot in (source, target)) and (
+            n_moved <= self._admission.n_outside or not self._kv.shared_out
+        )
+        if can_move and is_worth_moving(n_moved, sequence.n_to_sample):
             self._runner.exchange(source.id, target.id, source.n, target.n)
             self._kv.exchange(source, target)
             sequence.slot = target

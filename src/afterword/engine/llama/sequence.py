@@ -96,6 +96,11 @@ class Sequence:
         return len(self.demand.prompt)
 
     @property
+    def n_cells(self) -> int:
+        """Tokens that its slot may come to hold."""
+        return self.n_prompt + self.group.request.max_tokens
+
+    @property
     def n_tokens(self) -> int:
         """Tokens it has: the prompt and every sampled token that must be computed to go on."""
         return self.n_prompt + self.candidate.n_tokens

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from afterword.engine.llama.binding import LlamaContext, LlamaModel
+from afterword.engine.llama.caches import Attention
 from afterword.engine.llama.memory import SMALLEST_CONTEXT
 
 
@@ -16,11 +17,9 @@ class SlotSizes:
     """What does not grow with the text, where memory cannot be cut; else 0."""
 
 
-def measure_slot(model: LlamaModel, *, fused_attention: bool) -> SlotSizes:
-    """Computes two tokens and sees what they leave. `fused_attention` as for `LlamaContext`, and its errors."""
-    context = LlamaContext(
-        model, n_slots=1, n_ctx_slot=SMALLEST_CONTEXT, n_batch=2, n_threads=1, fused_attention=fused_attention
-    )
+def measure_slot(model: LlamaModel, attention: Attention) -> SlotSizes:
+    """Computes two tokens and sees what they leave. Raises what `LlamaContext` does."""
+    context = LlamaContext(model, n_slots=1, n_ctx_slot=SMALLEST_CONTEXT, n_batch=2, n_threads=1, attention=attention)
     try:
         sizes: list[int] = []
         for position in range(2):
