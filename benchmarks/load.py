@@ -16,7 +16,7 @@ BUSY_CLIENTS = 8
 BUSY_TOKENS = 256
 
 ELSEWHERE = "127.0.0.2"
-CROWD_SECONDS = 2.0
+UNTIL_ALL_RUN_SECONDS = 2.0
 
 
 async def first_token(client: Client, random: Random, sizes: Sizes) -> Measures:
@@ -41,7 +41,7 @@ async def fairness(client: Client, random: Random, sizes: Sizes) -> Measures:
     """
     probes = {"behind_another": client.at(ELSEWHERE), "behind_its_own": client}
     found = {"alone": [await _probe(client, random) for _ in range(sizes.probes)]}
-    async with _crowd_of_candidates(client, random, sizes):
+    async with _many_candidates(client, random, sizes):
         found |= {name: [await _probe(each, random) for _ in range(sizes.probes)] for name, each in probes.items()}
     measures: Measures = {}
     for name, seconds in found.items():
@@ -74,22 +74,22 @@ async def _probe(client: Client, random: Random) -> float:
 
 
 @asynccontextmanager
-async def _crowd_of_candidates(client: Client, random: Random, sizes: Sizes) -> AsyncIterator[None]:
+async def _many_candidates(client: Client, random: Random, sizes: Sizes) -> AsyncIterator[None]:
     """Have four requests of many candidates run inside the context, again and again."""
 
     async def ask_on() -> None:
         while True:
-            body = request(text(8, random), sizes.out, temperature=0.8, n=sizes.crowd)
+            body = request(text(8, random), sizes.out, temperature=0.8, n=sizes.many_choices)
             n_choices = len((await client.complete(body))[1]["choices"])
-            if n_choices != sizes.crowd:
-                raise Refused(f"asked for n={sizes.crowd}, got {n_choices} choices")
+            if n_choices != sizes.many_choices:
+                raise Refused(f"asked for n={sizes.many_choices}, got {n_choices} choices")
 
     async with asyncio.TaskGroup() as tasks:
-        crowd = [tasks.create_task(ask_on()) for _ in range(4)]
+        others = [tasks.create_task(ask_on()) for _ in range(4)]
         # By then the server works on all of them.
-        await asyncio.sleep(CROWD_SECONDS)
+        await asyncio.sleep(UNTIL_ALL_RUN_SECONDS)
         yield
-        for task in crowd:
+        for task in others:
             task.cancel()
 
 

@@ -24,7 +24,7 @@ class Sizes:
     keystrokes: int = 12
     probes: int = 8
     """Short requests sent, one after the other, to a busy server."""
-    crowd: int = 128
+    many_choices: int = 128
     """Candidates of each of the four requests that others must not wait for."""
     intruder: int = 2000
     """Words of the long prompts that short ones must not wait for."""
@@ -53,7 +53,7 @@ SMOKE = Sizes(
     file=64,
     keystrokes=3,
     probes=2,
-    crowd=20,
+    many_choices=20,
     intruder=200,
     many_clients=3,
     growing_clients=(1, 2),

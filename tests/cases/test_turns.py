@@ -52,10 +52,10 @@ def steps_of_a_token(http: httpx.Client, engine: Engine, name: str) -> int:
 
 @pytest.mark.parametrize("key", [pytest.param("b", id="another-key"), pytest.param("a", id="the-same-key")])
 def test_gate_10_a_token_behind_four_requests_of_128_comes_within_ten_times(cache_dir: Path, key: str) -> None:
-    with two_keys(cache_dir) as (url, engine), client(url, "a") as crowd, client(url, key) as http:
+    with two_keys(cache_dir) as (url, engine), client(url, "a") as others, client(url, key) as http:
         alone = steps_of_a_token(http, engine, "Alone")
         with ExitStack() as stack:
-            streams = [stack.enter_context(crowd.stream("POST", "/v1/completions", json=body)) for body in FOUR]
+            streams = [stack.enter_context(others.stream("POST", "/v1/completions", json=body)) for body in FOUR]
             lines = [stream.iter_lines() for stream in streams]
             # The first event: it has a slot, or had one.
             assert all(next(events).startswith("data: ") for events in lines)

@@ -123,7 +123,7 @@ async def _deltas(task: CompletionTask) -> AsyncIterator[AsyncGenerator[Delta, N
 
     Events that the reader did not wait for are counted.
     """
-    with task.serve.crowd.among(task.completion, task.served.engine), ExitStack() as after:
+    with task.serve.parties.counted(task.completion, task.served.engine), ExitStack() as after:
         async with (
             run_until(task.completion, task.served.engine, task.deadline) as running,
             aclosing(_fold(task, _screened(task, running))) as deltas,

@@ -9,8 +9,8 @@ from afterword.api.exchange import Recording
 from afterword.api.intake import Intake
 from afterword.api.lanes import Lanes
 from afterword.api.stopping import Stopping
-from afterword.completions.crowd import Crowd
 from afterword.completions.filter.verdict import ContentFilter
+from afterword.completions.party_counts import PartyCounts
 from afterword.config.tree import ServerConfig
 from afterword.gateway.interfaces import Gateway
 from afterword.registry import Registry
@@ -29,7 +29,7 @@ class Serving:
     intake: Intake
     lanes: Lanes
     stopping: Stopping
-    crowd: Crowd = field(default_factory=Crowd)
+    parties: PartyCounts = field(default_factory=PartyCounts)
 
 
 def from_here(request: Request, path: str) -> str:

@@ -193,7 +193,7 @@ def test_kernels_that_cannot_be_made_are_advice(doctor: Doctor, monkeypatch: pyt
     code, report = doctor("--port", "0")
     assert code == 0
     advice = report["build", "kernels"]["advice"]
-    assert advice == "There is no C++ compiler: slower, and not the same bytes in a crowd."
+    assert advice == "There is no C++ compiler: slower, and not the same bytes beside other requests."
 
 
 def test_the_build_is_really_asked() -> None:

@@ -59,7 +59,7 @@ def failed(reading: Reading) -> bool:
 def test_the_others_go_on_to_the_same_bytes(
     asked: list[tuple[int, int, int | None]], n_slots: int, arithmetic: Arithmetic
 ) -> None:
-    crowd = refusing(n_slots, arithmetic)
+    harness = refusing(n_slots, arithmetic)
     readings = []
     with capture_logs() as logs:
         for number, (n, book, at) in enumerate(asked):
@@ -69,13 +69,13 @@ def test_the_others_go_on_to_the_same_bytes(
                 "prompt_logprobs": 1 if number % 4 == 0 else None,
             }
             request = good(n, book, **changes) if at is None else bad(n, book, min(at, n))
-            readings.append(crowd.add(request)[1])
-            crowd.step()
+            readings.append(harness.add(request)[1])
+            harness.step()
             # What is refused in a row counts, and what is asked for here is not about that.
-            crowd.scheduler._n_refused = 0
-        while not crowd.scheduler.idle:
-            crowd.step()
-            crowd.scheduler._n_refused = 0
+            harness.scheduler._n_refused = 0
+        while not harness.scheduler.idle:
+            harness.step()
+            harness.scheduler._n_refused = 0
     assert [failed(reading) for reading in readings] == [at is not None for _, _, at in asked]
     assert len(logs) == sum(failed(reading) for reading in readings)
     for reading in readings:

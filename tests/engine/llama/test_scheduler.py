@@ -400,7 +400,7 @@ def test_a_short_prompt_does_not_wait_for_the_end_of_a_long_one() -> None:
     assert long.sequences[0].prefilling
 
 
-def test_short_prompts_do_not_starve_a_long_one() -> None:
+def test_short_prompts_do_not_keep_a_long_one_waiting() -> None:
     harness = Harness(3)
     _, long = harness.add(ask(words(1000), max_tokens=1))
     for number in range(40):

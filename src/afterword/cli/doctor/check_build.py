@@ -23,7 +23,7 @@ def build() -> Iterator[Finding]:
     version, _, compiled = about["llama.cpp"].partition(" ")
     yield Finding(BUILD, "llama.cpp", " ".join([version, *re.findall(r"(\w+) = 1", compiled)]))
     if about["kernels"] is None:
-        advice = f"{about['reason']}: slower, and not the same bytes in a crowd."
+        advice = f"{about['reason']}: slower, and not the same bytes beside other requests."
         yield Finding(BUILD, "kernels", "llama.cpp's own", advice=advice[:1].upper() + advice[1:])
     else:
         yield Finding(BUILD, "kernels", about["kernels"])

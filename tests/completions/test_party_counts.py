@@ -4,7 +4,7 @@ import pytest
 from tests.completions.scripted import completion
 
 from afterword.completions.completion import Completion
-from afterword.completions.crowd import Crowd
+from afterword.completions.party_counts import PartyCounts
 from afterword.engine.echo import EchoEngine
 from afterword.engine.line import Claim
 from afterword.engine.trace import NO_TRACE
@@ -20,11 +20,11 @@ class Engines:
 
     def __init__(self) -> None:
         self.engine = EchoEngine(n_slots=4, max_waiting=96)
-        self.crowd = Crowd()
+        self.counts = PartyCounts()
         self.stack = ExitStack()
 
     def enter(self, party: str, n: int) -> None:
-        self.stack.enter_context(self.crowd.among(asked(party, n), self.engine))
+        self.stack.enter_context(self.counts.counted(asked(party, n), self.engine))
         self.engine._tracker.capacity.acquire(n)
 
 
@@ -61,4 +61,4 @@ def test_nothing_is_kept_of_who_has_left() -> None:
     engines.enter("a", 50)
     engines.enter("b", 5)
     engines.stack.close()
-    assert not engines.crowd._held
+    assert not engines.counts._held

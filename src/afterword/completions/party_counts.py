@@ -15,7 +15,7 @@ TO_KEEP_FREE = 4
 """Sequences that a party may have, to one that it must leave room for: alone it gets four fifths of a queue."""
 
 
-class Crowd:
+class PartyCounts:
     """Counts the sequences of parties."""
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Crowd:
         """By the engine's identity and the party; none is 0."""
 
     @contextmanager
-    def among(self, completion: Completion, engine: Engine) -> Iterator[None]:
+    def counted(self, completion: Completion, engine: Engine) -> Iterator[None]:
         """The request's sequences are at the engine inside the context. Raises `Overloaded` on entering."""
         n = sum(request.n_candidates for request in completion.generations)
         key = id(engine), completion.generations[0].claim.party
