@@ -244,9 +244,10 @@ async def test_the_description_covers_request_and_response() -> None:
 
 async def test_the_description_names_what_answers_hold() -> None:
     asked = {"prompt": "hi", "logprobs": 1, "prompt_logprobs": 1, "return_token_ids": True}
-    async with client_of(app_of()) as client:
+    # Cut by a deadline after one token, so that the answer says that too.
+    async with client_of(app_of(EchoEngine(token_delay=3600))) as client:
         schemas = (await client.get("/openapi.json")).json()["components"]["schemas"]
-        body = (await client.post("/v1/completions", json=asked)).json()
+        body = (await client.post("/v1/completions", json=asked, headers={"x-request-timeout": "1"})).json()
     assert list(body) == list(schemas["Completion"]["properties"])
     assert list(body["choices"][0]) == list(schemas["Choice"]["properties"])
     assert list(body["choices"][0]["logprobs"]) == list(schemas["Logprobs"]["properties"])

@@ -55,6 +55,7 @@ def _completion_docs(end: str, event: dict[str, Any]) -> dict[str, Any]:
             **_NO_MODEL,
             429: _answer("A limit of the key is used up; `Retry-After` says when to come back.", "Error"),
             503: _answer("The server is full; `Retry-After` says when to come back.", "Error"),
+            504: _answer("Nothing was generated within `x-request-timeout` seconds.", "Error"),
         },
         requestBody=_body("CompletionBody"),
     )
