@@ -93,4 +93,16 @@ EVERY_FIELD: dict[str, Any] = {
     "dry_penalty_last_n": 50,
     "dry_sequence_breakers": ["zz"],
     "no_repeat_ngram_size": 9,
+    # At most one may be more than nothing.
+    "json_schema": None,
+    "regex": "",
+    "grammar": "",
+    "guided_choice": [],
+    "response_format": {"type": "text"},
+    "structured_outputs": {},
+    "guided_json": None,
+    "guided_json_object": False,
+    "guided_regex": "[a-z ]{4,30}",
+    "guided_grammar": "",
+    "ebnf": "",
 }

@@ -152,9 +152,9 @@ CASES = [
             Refusal(param=name, code="unsupported_parameter", words=(name,)),
         )
         for name, value in (
-            ("response_format", {"type": "json_object"}),
-            ("grammar", "root ::= x"),
-            ("guided_regex", "a+"),
+            ("bad_words", ["x"]),
+            ("guidance_scale", 2),
+            ("use_beam_search", True),
             ("messages", [{"role": "user", "content": "x"}]),
         )
     ),

@@ -79,6 +79,17 @@ CHANGES: dict[str, Any] = {
     "dry_sequence_breakers": ["!"],
     "no_repeat_ngram_size": 3,
     "do_sample": False,
+    "json_schema": {"type": "object"},
+    "regex": "a+",
+    "grammar": 'start: "a"',
+    "guided_choice": ["a"],
+    "response_format": {"type": "json_object"},
+    "structured_outputs": {"regex": "a+"},
+    "guided_json": {"type": "object"},
+    "guided_json_object": True,
+    "guided_regex": "a+",
+    "guided_grammar": 'start: "a"',
+    "ebnf": 'root ::= "a"',
 }
 MODIFIES = {field.name: field.modifies for field in FIELDS if field.modifies is not None}
 BASE: dict[str, Any] = {"prompt": "some text"}
@@ -108,6 +119,7 @@ def sampled(request: Completion) -> list[tuple[Any, ...]]:
         "prompt_index",
         "min_tokens",
         "end_ids",
+        "grammar",
         "stops",
     )
     return [tuple(getattr(one, name) for name in names) for one in request.generations]

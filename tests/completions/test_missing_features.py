@@ -50,6 +50,7 @@ USES: dict[str, tuple[dict[str, Any], str]] = {
         "dry_multiplier",
     ),
     "no_repeat_ngram_size": ({"no_repeat_ngram_size": 3}, "no_repeat_ngram_size"),
+    "grammars": ({"guided_regex": "a+"}, "guided_regex"),
     "ignore_eos": ({"ignore_eos": True}, "ignore_eos"),
     "min_tokens": ({"min_tokens": 1}, "min_tokens"),
     "stop_token_ids": ({"stop_token_ids": [5]}, "stop_token_ids"),

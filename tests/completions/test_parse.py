@@ -85,6 +85,17 @@ def test_nothing_given_means_the_documented_defaults() -> None:
         "dry_sequence_breakers": ("\n", ":", '"', "*"),
         "no_repeat_ngram_size": 0,
         "do_sample": True,
+        "json_schema": None,
+        "regex": None,
+        "grammar": None,
+        "guided_choice": None,
+        "response_format": None,
+        "structured_outputs": None,
+        "guided_json": None,
+        "guided_json_object": None,
+        "guided_regex": None,
+        "guided_grammar": None,
+        "ebnf": None,
     }
 
 

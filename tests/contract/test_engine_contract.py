@@ -1,6 +1,7 @@
 """What every engine does, whatever its model. Prompts and tokens come from the engine's own tokenizer."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -16,7 +17,9 @@ from afterword.completions.run import run
 from afterword.engine.base import Engine, Generation
 from afterword.engine.events import Chunk, Event, Finished, PromptDone, Started
 from afterword.engine.request import GenerationRequest
+from afterword.engine.sampling.masks import compiled, ends_of
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded
+from afterword.fields.grammars import Grammar
 from afterword.fields.sampling import Sampling
 from afterword.registry import ServedModel
 from afterword.tokens import visible_bytes
@@ -279,6 +282,30 @@ async def test_end_tokens_are_banned_until_min_tokens(engine: Engine) -> None:
     told = await complete(engine, ask(engine, logprobs=0, end_ids=frozenset({first.id}), min_tokens=4))
     assert told.finished().n_tokens >= 4
     assert first.id not in [token.id for token in told.tokens()[:4]]
+
+
+async def test_a_grammar_is_followed_by_every_candidate_and_ends_it(engine: Engine) -> None:
+    needs(engine, "grammars")
+    asked = ask(
+        engine,
+        n_candidates=4,
+        sampling=WARM,
+        max_tokens=40,
+        grammar=compiled(Grammar("regex", "[0-9]{3}-[ab]{2}")),
+        end_ids=ends_of(engine.tokenizer),
+    )
+    told = await complete(engine, asked)
+    texts = ["".join(chunk.text for chunk in told.chunks(index)) for index in range(4)]
+    assert [re.fullmatch("[0-9]{3}-[ab]{2}", text) is not None for text in texts] == [True] * 4
+    assert {event.reason for event in told.events if isinstance(event, Finished)} == {"stop"}
+
+
+async def test_a_grammar_without_an_end_is_cut_at_the_length(engine: Engine) -> None:
+    needs(engine, "grammars")
+    grammar = compiled(Grammar("regex", "[xyz]{100}"))
+    told = await complete(engine, ask(engine, max_tokens=5, grammar=grammar, end_ids=ends_of(engine.tokenizer)))
+    assert set("".join(chunk.text for chunk in told.chunks(0))) <= set("xyz")
+    assert [event.reason for event in told.events if isinstance(event, Finished)] == ["length"]
 
 
 async def test_bias_of_100_forces_a_token(engine: Engine) -> None:

@@ -22,6 +22,7 @@ from afterword.api.disconnect import unless_client_leaves
 from afterword.api.error_responses import REPORTED, describe, report
 from afterword.api.exchange import Exchange, exchange_of
 from afterword.api.intake import parse_object
+from afterword.api.lanes import SMALL
 from afterword.api.openapi import COMPLETION_DOCS, SCALE_COMPLETION_DOCS
 from afterword.api.party import claim_of
 from afterword.api.render import AnswerHead, BodyRenderer, ChunkRenderer, new_head
@@ -89,6 +90,8 @@ async def _answer(request: Request, dialect: Dialect, override: dict[str, Any]) 
     serve = serving(request)
     body, n_bytes = await _read(request, serve, override)
     served = find_model(dialect, serve.registry, body.model, request.scope)
+    # A short grammar may take long to compile.
+    n_bytes = max(n_bytes, SMALL + 1) if body.constraints.given else n_bytes
     completion = await serve.lanes.run(n_bytes, partial(resolve, body, served, serve.server))
     exchange = exchange_of(request.scope)
     completion = completion.sent(exchange.trace, claim_of(request.scope, completion.priority))

@@ -15,6 +15,7 @@ from afterword.completions.prompts import PromptRules, begins_with_bos, check_id
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import UNKNOWN_CONTEXT, Capabilities
 from afterword.engine.request import GenerationRequest
+from afterword.engine.sampling.masks import GrammarFailed, compiled, ends_of
 from afterword.errors import ContextExceeded, InvalidRequest
 from afterword.fields.body import CompletionBody
 from afterword.fields.sampling import Sampling
@@ -160,8 +161,9 @@ def _pattern(body: CompletionBody, tokenizer: Tokenizer, best_of: int, seed: int
         sampling=_sampling(body, tokenizer),
         seed=seed,
         reproducible=body.seed is not None,
-        min_tokens=body.min_tokens,
+        min_tokens=body.max_tokens if body.ignore_eos and body.constraints.given else body.min_tokens,
         end_ids=_end_ids(body, tokenizer),
+        grammar=_grammar(body),
         stops=body.stop,
         include_stop=body.include_stop_str_in_output,
         skip_special_tokens=body.skip_special_tokens,
@@ -182,9 +184,26 @@ def _sampling(body: CompletionBody, tokenizer: Tokenizer) -> Sampling:
     return replace(sampling, top_k=0) if keeps_all else sampling
 
 
+def _grammar(body: CompletionBody) -> str | None:
+    """The one grammar of a request, compiled."""
+    given = body.constraints.given
+    if len(given) > 1:
+        first, second = list(given)[:2]
+        raise InvalidRequest(f"'{second}' cannot be combined with '{first}': an answer has one form.", param=second)
+    for name, grammar in given.items():
+        try:
+            return compiled(grammar)
+        except GrammarFailed as error:
+            raise InvalidRequest(f"'{name}' {error}", param=name, code="invalid_value") from None
+    return None
+
+
 def _end_ids(body: CompletionBody, tokenizer: Tokenizer) -> frozenset[int]:
     check_ids(body.stop_token_ids, tokenizer, "stop_token_ids")
     own: frozenset[int] = frozenset() if body.ignore_eos else tokenizer.end_ids
+    if body.constraints.given:
+        # Where the grammar allows nothing more, the answer ends, also with `ignore_eos`.
+        own = ends_of(tokenizer)
     spelled = (_control_token(stop, tokenizer) for stop in body.stop)
     return own.union(body.stop_token_ids, (token for token in spelled if token is not None))
 

@@ -18,20 +18,8 @@ UNSUPPORTED: dict[str, tuple[object, ...]] = {
     # another endpoint's field, or a prompt in a form that is not text
     "messages": (),
     "prompt_embeds": (),
-    # answers constrained to a language
-    "grammar": (),
-    "grammar_string": (),
-    "guided_json": (),
-    "guided_json_object": (False,),
-    "guided_regex": (),
-    "guided_choice": (),
-    "guided_grammar": (),
-    "structured_outputs": (),
+    # answers constrained by tags, and bans
     "structural_tag": (),
-    "json_schema": (),
-    "regex": (),
-    "ebnf": (),
-    "response_format": ({"type": "text"},),
     "bad_words": (),
     "allowed_token_ids": (),
     "banned_tokens": (),
@@ -92,7 +80,5 @@ def _spelled(value: object) -> str:
             return "true"
         case False:
             return "false"
-        case {"type": kind}:
-            return f'{{"type": "{kind}"}}'
         case _:
             return str(value)

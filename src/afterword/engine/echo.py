@@ -19,6 +19,7 @@ from afterword.engine.echo_model import EchoModel, likeliest, log_softmax
 from afterword.engine.events import Event, PromptDone, PromptScores, Started
 from afterword.engine.mailbox import Mailbox, MailboxGeneration
 from afterword.engine.request import GenerationRequest
+from afterword.engine.sampling.masks import Mask, Masks, masks_of
 from afterword.engine.sampling.random_stream import RandomStream
 from afterword.engine.sampling.sampler import Sampler, Workspace
 from afterword.engine.tasks import Tasks
@@ -52,6 +53,7 @@ class EchoEngine(Engine):
         self.fingerprint = "fp_" + hashlib.blake2b(f"echo 1, context {context}".encode(), digest_size=5).hexdigest()
         self._model = EchoModel(self.tokenizer.n_vocab, first_control=ByteTokenizer.END)
         self._workspace = Workspace(self.tokenizer.n_vocab)
+        self._masks = Masks(self.tokenizer)
         self._token_delay = token_delay
         self._tracker = RequestTracker(Capacity(n_slots, max_waiting), Counters())
         self._tasks: Tasks[_Job] = Tasks(
@@ -79,6 +81,7 @@ class EchoEngine(Engine):
     async def aclose(self) -> None:
         self._tracker.end("closed", EngineClosed())
         await self._tasks.aclose()
+        self._masks.close()
 
     def _end(self, job: "_Job", index: int) -> None:
         job.end(index)
@@ -99,7 +102,10 @@ class EchoEngine(Engine):
         if request.max_tokens == 0:
             job.mailbox.post([candidate.finish_empty() for candidate in candidates])
             return
-        samplers = [_CandidateSampler(candidate, request, self._model, self._workspace) for candidate in candidates]
+        samplers = [
+            _CandidateSampler(candidate, request, self._model, self._workspace, mask)
+            for candidate, mask in zip(candidates, masks_of(request, self._masks), strict=True)
+        ]
         for step in range(request.max_tokens):
             events: list[Event] = []
             for sampler in samplers:
@@ -159,7 +165,12 @@ class _CandidateSampler:
     """One candidate being sampled."""
 
     def __init__(
-        self, candidate: Candidate, request: GenerationRequest, model: EchoModel, workspace: Workspace
+        self,
+        candidate: Candidate,
+        request: GenerationRequest,
+        model: EchoModel,
+        workspace: Workspace,
+        mask: Mask | None,
     ) -> None:
         self.candidate = candidate
         self._request = request
@@ -174,6 +185,7 @@ class _CandidateSampler:
             prompt=request.prompt,
             end_ids=request.end_ids,
             min_tokens=request.min_tokens,
+            mask=mask,
         )
 
     def next_events(self) -> list[Event]:
@@ -198,7 +210,7 @@ class _CandidateSampler:
 def _is_plain(request: GenerationRequest) -> bool:
     """Whether every sampled token is the expected one and no numbers are wanted: then no logits need be computed."""
     likeliest_only = request.sampling.plain() == Sampling(temperature=0.0)
-    return likeliest_only and request.logprobs is None and request.min_tokens == 0
+    return likeliest_only and request.logprobs is None and request.min_tokens == 0 and request.grammar is None
 
 
 def _score(model: EchoModel, tokens: Sequence[int], followers: Sequence[int], expected: int, k: int) -> PromptScores:

@@ -27,6 +27,8 @@ class GenerationRequest:
     """End tokens and stop tokens are not sampled before this many tokens."""
     end_ids: frozenset[int] = frozenset()
     """Tokens that end a candidate with `stop`; the model's own, the request's, none with ignore_eos."""
+    grammar: str | None = None
+    """What each candidate's text must be, as `engine/sampling/masks.py` has compiled it; None: anything."""
     stops: tuple[str, ...] = ()
     """Texts that end a candidate; none is empty."""
     include_stop: bool = False

@@ -16,13 +16,14 @@ GROUPS = (
     "Sampling",
     "More samplers",
     "Repetition",
+    "Form of the answer",
     "Single tokens",
     "Probabilities",
     "Prompt and text",
 )
 """Groups of the playground's form, in their order."""
 
-FOLDED = ("More samplers",)
+FOLDED = ("More samplers", "Form of the answer")
 """Groups that are closed at first."""
 
 Kind = Literal["sampling", "answer", "neutral"]

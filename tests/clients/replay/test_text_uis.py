@@ -1,6 +1,7 @@
 """Pages and programs for people who write with a base model: dozens of foreign fields, browsers, log-probabilities."""
 
 import math
+import re
 from collections.abc import Mapping
 
 import httpx
@@ -20,7 +21,7 @@ def test_sillytavern_sends_sixty_neutral_fields(wire: Wire, stream: bool) -> Non
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("grammar_string", 'root ::= "x"'), ("penalty_alpha", 0.6), ("guidance_scale", 1.5), ("num_beams", 4)],
+    [("custom_token_bans", "5, 7"), ("penalty_alpha", 0.6), ("guidance_scale", 1.5), ("num_beams", 4)],
 )
 def test_sillytavern_learns_which_field_would_have_been_ignored(wire: Wire, field: str, value: object) -> None:
     refused = wire.send(EVERY_FIELD | {"prompt": "hello ", field: value})
@@ -99,6 +100,17 @@ def test_sillytavern_turns_every_sampler_on(wire: Wire) -> None:
     first, again = (wire.post(body).json()["choices"][0]["text"] for _ in range(2))
     assert first == again
     assert wire.post(body | {"seed": 6}).json()["choices"][0]["text"] != first
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"grammar_string": 'root ::= "a" [bc]+ "d"'}, {"guided_regex": "a[bc]+d"}, {"json_schema": {"const": "abd"}}],
+)
+def test_sillytavern_sends_a_grammar_or_a_schema(wire: Wire, fields: Json) -> None:
+    text = wire.post(EVERY_FIELD | fields | {"prompt": "hello ", "max_tokens": 60, "seed": 1}).json()["choices"][0][
+        "text"
+    ]
+    assert re.fullmatch('a[bc]+d?|"abd"', text)
 
 
 def test_sillytavern_sorts_swipes_by_index(wire: Wire) -> None:

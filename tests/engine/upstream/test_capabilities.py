@@ -22,7 +22,8 @@ IDS = {
 """Given as token ids, or derived from them."""
 
 OURS = {"top_a", "tfs", "epsilon_cutoff", "eta_cutoff", "smoothing_factor", "skew", "rep_pen_slope"} | {
-    "no_repeat_ngram_size"
+    "no_repeat_ngram_size",
+    "grammars",
 }
 """Samplers that no other kind of server has."""
 

@@ -10,6 +10,7 @@ from afterword.engine.llama.runner import Computed, Uncomputed
 from afterword.engine.llama.sequence import Group, Message, Sequence
 from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.engine.sampling.logprobs import LogSoftmax, NoDistribution
+from afterword.engine.sampling.masks import GrammarFailed
 from afterword.engine.tracker import Counters, public_error
 
 REFUSED = "llama.cpp could not compute this request; the server's log has the cause."
@@ -97,7 +98,7 @@ class Committer:
         row = rows[0]
         try:
             token = sequence.sampler.sample(row, candidate.n_tokens)
-        except EveryTokenBanned as refusal:
+        except (EveryTokenBanned, GrammarFailed) as refusal:
             return [(group.address, refusal)]
         logprob: float | None = None
         top: tuple[tuple[int, float], ...] = ()

@@ -19,6 +19,7 @@ from afterword.engine.llama.openmp import release_workers
 from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.sequence import Group, Message, Sequence
 from afterword.engine.request import GenerationRequest
+from afterword.engine.sampling.masks import Masks, masks_of
 from afterword.engine.sampling.random_stream import RandomStream
 from afterword.engine.sampling.sampler import Sampler, Workspace
 from afterword.engine.tracker import public_error
@@ -73,6 +74,7 @@ class EngineThread:
         self._reproducible = reproducible
         self._outlet = outlet
         self._workspace = Workspace(tokenizer.n_vocab)
+        self._masks = Masks(tokenizer)
         self._changed = threading.Condition()
         self._commands: list[Callable[[], None]] = []
         self._closing = False
@@ -130,6 +132,7 @@ class EngineThread:
             try:
                 self._outlet.end(failure)
             finally:
+                self._masks.close()
                 self._free()
 
     def _take_commands(self) -> bool:
@@ -166,7 +169,8 @@ class EngineThread:
         prompt = np.array(request.prompt, dtype=np.int32)
         reproducible = request.reproducible and self._reproducible
         sequences: list[Sequence] = []
-        for candidate in new_candidates(request, self._tokenizer):
+        masks = masks_of(request, self._masks)
+        for candidate, mask in zip(new_candidates(request, self._tokenizer), masks, strict=True):
             sampler = Sampler(
                 request.sampling,
                 self._workspace,
@@ -175,6 +179,7 @@ class EngineThread:
                 prompt=request.prompt,
                 end_ids=request.end_ids,
                 min_tokens=request.min_tokens,
+                mask=mask,
             )
             # Only one candidate scores the prompt; the others reuse its rows.
             score_top = request.prompt_logprobs if candidate.index == 0 else None

@@ -18,7 +18,7 @@ class EveryTokenBanned(InvalidRequest):
 
     def __init__(self, *fields: str) -> None:
         """`fields`: those that ban together, the first of them the one to change."""
-        bans = f"{fields[0]} bans" if len(fields) == 1 else f"{' and '.join(fields)} together ban"
+        bans = f"{fields[0]} bans" if len(fields) == 1 else f"{', '.join(fields[:-1])} and {fields[-1]} together ban"
         super().__init__(f"{bans} every token.", param=fields[0])
 
 

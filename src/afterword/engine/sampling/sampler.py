@@ -15,6 +15,7 @@ from afterword.engine.sampling.bias import DenseBias, EveryTokenBanned
 from afterword.engine.sampling.chain import Chain, Chances, needs_chain
 from afterword.engine.sampling.largest import in_order, largest
 from afterword.engine.sampling.logprobs import NoDistribution
+from afterword.engine.sampling.masks import Mask
 from afterword.engine.sampling.recurrence import Recurrence, recurrences
 from afterword.fields.sampling import Sampling
 
@@ -82,7 +83,7 @@ class Sampler:
     """One candidate's sampling. Engine thread only.
 
     `prompt` counts against repetition alone, and so does `piece`, the bytes of each token; `end_ids` are banned for
-    the first `min_tokens` draws. All ids are within the workspace's vocabulary.
+    the first `min_tokens` draws, unless `mask` allows nothing else. All ids are within the workspace's vocabulary.
     """
 
     def __init__(  # noqa: PLR0913
@@ -95,6 +96,7 @@ class Sampler:
         prompt: Sequence[int] = (),
         end_ids: Set[int] = frozenset(),
         min_tokens: int = 0,
+        mask: Mask | None = None,
     ) -> None:
         n_vocab = workspace.n_vocab
         self._sampling = sampling
@@ -109,6 +111,7 @@ class Sampler:
         )
         self._end_ids = workspace.places_of(end_ids if min_tokens > 0 else frozenset())
         self._min_tokens = min_tokens
+        self._mask = mask
         self._top_k = sampling.top_k if sampling.top_k < n_vocab else 0
         self._keeps_one = sampling.is_greedy
         self._chain = Chain(sampling, random) if needs_chain(sampling) else None
@@ -117,6 +120,8 @@ class Sampler:
     def accept(self, token: int) -> None:
         """Count `token`, which was drawn last, as the next of the text."""
         self._adjustment.accept(token)
+        if self._mask is not None:
+            self._mask.accept(token)
         if self._chain is not None and not self._keeps_one:
             self._chain.accept(token)
 
@@ -124,7 +129,7 @@ class Sampler:
         """The next token's id, given its (n_vocab,) raw logits and how many tokens were sampled before it.
 
         The row does not change, and what the sampler has counted only by `accept`. Raises `EveryTokenBanned` if the
-        request leaves no token, a `NoDistribution` if the row is none.
+        request leaves no token, `GrammarFailed`, a `NoDistribution` if the row is none.
         """
         scores = self._scores(row, position)
         likeliest = int(scores.argmax())
@@ -146,12 +151,19 @@ class Sampler:
         workspace = self._workspace
         assert row.shape == (workspace.n_vocab,)
         scores = self._adjustment.apply(row, workspace.scores, workspace.shifted[: workspace.n_vocab])
-        if position < self._min_tokens and self._end_ids.size:
-            if scores is row:
-                scores = workspace.scores
-                np.copyto(scores, row)
+        bans_ends = self._bans_ends(position)
+        if scores is row and (bans_ends or self._mask is not None):
+            scores = workspace.scores
+            np.copyto(scores, row)
+        if self._mask is not None:
+            self._mask.apply(scores)
+        if bans_ends:
             scores[self._end_ids] = -np.inf
         return scores
+
+    def _bans_ends(self, position: int) -> bool:
+        too_early = position < self._min_tokens and self._end_ids.size > 0
+        return too_early and (self._mask is None or not self._mask.ended)
 
     def _nothing_to_sample(self, row: NDArray[np.float32], position: int) -> NoDistribution | EveryTokenBanned:
         """The error for a row of which no token can be sampled: the request's fault, or the model's."""
@@ -160,7 +172,9 @@ class Sampler:
             return NoDistribution(peak)
         if self._sampling.repeats.no_repeat_ngram_size > 0:
             return EveryTokenBanned("no_repeat_ngram_size")
-        by_min_tokens = position < self._min_tokens and self._end_ids.size > 0
+        by_min_tokens = self._bans_ends(position)
+        if self._mask is not None:
+            return EveryTokenBanned("grammar", "logit_bias", *(["min_tokens"] if by_min_tokens else []))
         return EveryTokenBanned("logit_bias", *(["min_tokens"] if by_min_tokens else []))
 
     def _weigh(self, scores: NDArray[np.float32], peak: np.float32) -> None:

@@ -104,6 +104,8 @@ def _outgoing(
     if supports.seed:
         seed = derived_seed(request.seed, request.prompt_index, candidates[0])
         body["seed"] = seed_of_32_bits(seed) if target.vendor.kind == "llama-server" else seed
+    if request.grammar is not None:
+        body["grammar"] = request.grammar
     if len(candidates) > 1:
         body["n"] = len(candidates)
     k = _logprobs(request, target, scores)

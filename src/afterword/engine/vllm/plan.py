@@ -13,6 +13,7 @@ from afterword.engine.sampling.bias import TokenBias, check_tokens_are_left, tok
 from afterword.engine.sampling.repetition import finite_penalty
 from afterword.errors import InvalidRequest
 from afterword.fields.field import RequestField
+from afterword.fields.grammars import CONSTRAINT_FIELDS
 from afterword.fields.sampling import SAMPLING_FIELDS, Sampling, values_of_sampling
 
 VLLM = "vllm"
@@ -90,7 +91,7 @@ def sampling_arguments(sampling: Sampling) -> dict[str, float]:
     }
 
 
-def missing_features(fields: Iterable[RequestField] = SAMPLING_FIELDS) -> dict[str, str]:
+def missing_features(fields: Iterable[RequestField] = (*SAMPLING_FIELDS, *CONSTRAINT_FIELDS)) -> dict[str, str]:
     """Sampling features that vLLM does not have, as in `Capabilities.lacks`."""
     return {field.feature: "vLLM has nothing like it." for field in fields if field.feature and not _knows(field)}
 
