@@ -34,6 +34,7 @@ def completion(**changes: Any) -> Completion:
         "include_obfuscation": False,
         "seed": 0,
         "user": None,
+        "priority": None,
         "exact_tokens": True,
     }
     return Completion(**(fields | changes))
