@@ -83,6 +83,10 @@ class RequestMetrics(Protocol):
         """The same for a figure that also falls."""
         ...
 
+    def show(self, models: Sequence[ServedModel]) -> None:
+        """Show the engines of these models from now on."""
+        ...
+
     def render(self) -> bytes:
         """The exposition text, version 0.0.4."""
         ...
@@ -94,7 +98,8 @@ class Metrics(RequestMetrics):
     def __init__(self, models: Sequence[ServedModel]) -> None:
         """`models`: those whose engines are shown."""
         self._collected = CollectorRegistry()
-        self._collected.register(EngineCollector(models))
+        self._engines = EngineCollector(models)
+        self._collected.register(self._engines)
         counter = partial(Counter, registry=self._collected)
         histogram = partial(Histogram, registry=self._collected)
         self._requests = counter(
@@ -139,6 +144,10 @@ class Metrics(RequestMetrics):
     @override
     def watch_gauge(self, name: str, meaning: str, read: Callable[[], int]) -> None:
         self._collected.register(WatchedFigure(GaugeMetricFamily, name, meaning, read))
+
+    @override
+    def show(self, models: Sequence[ServedModel]) -> None:
+        self._engines.models = models
 
     @override
     def flagged(self, model: str) -> None:
@@ -237,12 +246,12 @@ class EngineCollector(Collector):
     """Turns the engines' statistics into samples at each scrape; does not wait for an engine's thread."""
 
     def __init__(self, models: Sequence[ServedModel]) -> None:
-        self._models = models
+        self.models = models
 
     @override
     def collect(self) -> Iterator[Metric]:
         """One family per figure, one sample per model."""
-        snapshots = [(model.name, model.engine.stats()) for model in self._models]
+        snapshots = [(model.name, model.engine.stats()) for model in self.models]
         yield _states(snapshots)
         for name, meaning in _GAUGES.items():
             gauge = GaugeMetricFamily(f"afterword_engine_{name}", meaning, labels=("model",))

@@ -67,6 +67,10 @@ class Registry:
             meant = self._by_name.get(name)
             raise ModelNotFound(name, full_name=None if meant is None else meant.full_name) from None
 
+    def engines(self) -> list[Engine]:
+        """Every engine, once."""
+        return list({id(model.engine): model.engine for model in self._models}.values())
+
     def all(self) -> list[ServedModel]:
         """Every model, in the order of registration."""
         return list(self._models)

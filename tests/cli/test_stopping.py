@@ -84,7 +84,7 @@ def begun_stream(stack: ExitStack, url: str) -> Iterator[str]:
 def half_a_body(stack: ExitStack, url: str) -> socket.socket:
     where = httpx.URL(url)
     connection = stack.enter_context(socket.create_connection((where.host, where.port), timeout=60))
-    connection.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+    connection.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 100\r\n\r\n{")
     return connection
 
 

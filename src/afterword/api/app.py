@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import partial
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -21,7 +23,7 @@ from afterword.api.intake import Intake
 from afterword.api.lanes import Lanes
 from afterword.api.openapi import describe_api
 from afterword.api.serving import Serving, serving_of
-from afterword.api.stopping import Stopping
+from afterword.api.stopping import Era, Stopping
 from afterword.api.visitors import PreflightMiddleware, Visitors
 from afterword.completions.filter.verdict import ContentFilter
 from afterword.config.tree import ServerConfig
@@ -48,9 +50,6 @@ LIMITS_ALONE = "Requests whose limits this process counted for itself, because R
 
 ROWS_WAITING = "Usage rows that are not in the database yet."
 ROWS_LOST = "Usage rows that never will be: dropped or refused, each time with a line in the log."
-
-SECONDS_TO_RECORD = 10.0
-"""How long a shutdown waits for requests whose engine has closed to end and to be recorded."""
 
 
 def create_app(
@@ -80,7 +79,7 @@ def create_app(
     counts.watch("afterword_ledger_rows_lost", ROWS_LOST, lambda: gateway.ledger.backlog.lost)
     intake = Intake(server.max_body_bytes, server.bodies_bytes)
     recording = Recording(counts, OpenExchanges(), tracer)
-    stopping = Stopping(intake, lambda: [served.engine for served in registry.all()])
+    stopping = Stopping(Era(intake, recording.exchanges, registry.engines()))
     app.state.serving = Serving(registry, server, content_filter, gateway, recording, intake, Lanes(), stopping)
     for part in (completions, models_routes, scale_models, tokenize, status, docs, playground):
         app.include_router(part.router)
@@ -92,9 +91,8 @@ def create_app(
 
 def _add_layers(app: FastAPI, server: ServerConfig) -> None:
     """From the inside out: preflights and errors get the headers of the outer layers, and need no key."""
-    serve = serving_of(app)
     visitors = Visitors(server.cors_origins, server.allowed_hosts)
-    app.add_middleware(KeyMiddleware, keys=serve.gateway.keys, visitors=visitors)
+    app.add_middleware(KeyMiddleware, visitors=visitors)
     app.add_middleware(SlashMiddleware)
     app.add_middleware(FailureMiddleware)
     if server.cors_origins:
@@ -108,29 +106,50 @@ def _add_layers(app: FastAPI, server: ServerConfig) -> None:
             allow_private_network=True,
         )
     app.add_middleware(PreflightMiddleware, visitors=visitors)
-    app.add_middleware(ExchangeMiddleware, recording=serve.recording, gateway=serve.gateway)
+    app.add_middleware(ExchangeMiddleware, current=partial(serving_of, app))
+
+
+async def serve_with(
+    app: FastAPI, registry: Registry, server: ServerConfig, gateway: Gateway, content_filter: ContentFilter | None
+) -> None:
+    """Serve the requests that begin from now on with these; `gateway` has the database and Redis of the old one.
+
+    Returns once those from before have ended and engines that only they used are closed. Settings of connections, and
+    of which pages may use the server, stay as they were.
+    """
+    old = serving_of(app)
+    running = set(map(id, old.registry.engines()))
+    for engine in registry.engines():
+        if id(engine) not in running:
+            engine.start()
+    old.recording.metrics.show(registry.all())
+    new = replace(
+        old,
+        registry=registry,
+        server=server,
+        gateway=gateway,
+        content_filter=content_filter,
+        recording=replace(old.recording, exchanges=OpenExchanges()),
+        intake=Intake(server.max_body_bytes, server.bodies_bytes),
+    )
+    app.state.serving = new
+    await new.stopping.change(Era(new.intake, new.recording.exchanges, registry.engines()))
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Close the engines first, then what records their requests, so that those they end are still recorded."""
     serve = serving_of(app)
-    for engine in {id(served.engine): served.engine for served in serve.registry.all()}.values():
+    for engine in serve.registry.engines():
         engine.start()
     async with AsyncExitStack() as last_first:
         if serve.recording.tracer is not None:
             last_first.push_async_callback(asyncio.to_thread, serve.recording.tracer.close)
         for part in (serve.gateway.ledger, serve.gateway.limiter, serve.gateway.keys):
             last_first.push_async_callback(part.aclose)
-        last_first.push_async_callback(_recorded, serve.recording.exchanges)
+        last_first.push_async_callback(serve.stopping.recorded)
         last_first.push_async_callback(serve.stopping.end)
         yield
-
-
-async def _recorded(exchanges: OpenExchanges) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(SECONDS_TO_RECORD):
-            await exchanges.wait()
 
 
 async def _routing_failure(request: Request, error: Exception) -> Response:

@@ -9,10 +9,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from afterword.api.dialect import Dialect
 from afterword.api.exchange import exchange_of
+from afterword.api.serving import serving_in
 from afterword.api.visitors import Visitors
 from afterword.errors import ModelNotFound, NotPermitted
 from afterword.gateway.grant import Grant
-from afterword.gateway.interfaces import Keys
 from afterword.registry import Registry, ServedModel
 
 OPEN_PATHS = frozenset({"/", "/health", "/ready"})
@@ -28,16 +28,15 @@ class KeyMiddleware:
     """Puts the grant on the request's exchange. Raises what `Keys.find` does, and for an open server what `Visitors`
     does; CORS preflights are answered before."""
 
-    def __init__(self, app: ASGIApp, keys: Keys, visitors: Visitors) -> None:
+    def __init__(self, app: ASGIApp, visitors: Visitors) -> None:
         self._app = app
-        self._keys = keys
         self._visitors = visitors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Find the grant, then call the application."""
         if scope["type"] == "http" and not _is_open(scope["path"]):
             headers = scope["headers"]
-            grant = await self._keys.find(tuple(offered_keys(headers)), selected_account(headers))
+            grant = await serving_in(scope).gateway.keys.find(tuple(offered_keys(headers)), selected_account(headers))
             if grant.keyless:
                 self._visitors.check_host(Headers(scope=scope))
                 self._visitors.check_page(Headers(scope=scope))

@@ -7,8 +7,10 @@ import asyncio
 import re
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Protocol
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -182,13 +184,27 @@ class Recording:
     """None: nothing is traced."""
 
 
+class Records(Protocol):
+    """What an application serves a request with, as far as it is about recording it."""
+
+    @property
+    def recording(self) -> Recording:
+        """Where it is counted and traced."""
+        ...
+
+    @property
+    def gateway(self) -> Gateway:
+        """Whose limits and ledger it is in."""
+        ...
+
+
 class ExchangeMiddleware:
     """Opens an `Exchange` per request, adds headers (docs/rules.md#headers), and records how it ended."""
 
-    def __init__(self, app: ASGIApp, recording: Recording, gateway: Gateway) -> None:
+    def __init__(self, app: ASGIApp, current: Callable[[], Records]) -> None:
+        """`current`: what a request that begins now is served with, to its end."""
         self._app = app
-        self._recording = recording
-        self._gateway = gateway
+        self._current = current
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Call the application between opening and recording."""
@@ -196,17 +212,19 @@ class ExchangeMiddleware:
             await self._app(scope, receive, send)
             return
         path = scope["path"]
-        exchange = self._open(Headers(scope=scope))
-        scope.setdefault("state", {})["exchange"] = exchange
+        current = self._current()
+        recording, gateway = current.recording, current.gateway
+        exchange = _open(recording.tracer, Headers(scope=scope))
+        scope.setdefault("state", {}).update(exchange=exchange, serving=current)
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 exchange.status = message["status"]
-                exchange.limit_state = await self._limit_state(exchange)
+                exchange.limit_state = await _limit_state(gateway, exchange)
                 _add_headers(message, exchange)
             await send(message)
 
-        self._recording.exchanges.opened()
+        recording.exchanges.opened()
         try:
             await self._app(scope, receive, send_with_headers)
         except asyncio.CancelledError:
@@ -216,52 +234,55 @@ class ExchangeMiddleware:
         finally:
             # Each whatever becomes of the others: a place that is not given back would be lost for good.
             try:
-                self._record(scope, path, exchange)
+                _record(recording, gateway, scope, path, exchange)
             finally:
                 try:
                     await _settle(exchange)
                 finally:
-                    self._recording.exchanges.closed()
+                    recording.exchanges.closed()
 
-    def _open(self, headers: Headers) -> Exchange:
-        tracer, trace = self._recording.tracer, trace_of(request_id(headers), headers)
-        timeline = Timeline(time.perf_counter())
-        if tracer is None:
-            return Exchange(trace, timeline)
-        span = tracer.begin(trace)
-        return Exchange(span.trace, timeline, span)
 
-    async def _limit_state(self, exchange: Exchange) -> LimitState:
-        """What the key has left, for the answer's headers; empty where no key was needed."""
-        if exchange.reservation is not None:
-            return exchange.reservation.limit_state
-        if exchange.grant is not None:
-            return await self._gateway.limiter.limit_state(exchange.grant)
-        return LimitState()
+def _open(tracer: Tracer | None, headers: Headers) -> Exchange:
+    trace = trace_of(request_id(headers), headers)
+    timeline = Timeline(time.perf_counter())
+    if tracer is None:
+        return Exchange(trace, timeline)
+    span = tracer.begin(trace)
+    return Exchange(span.trace, timeline, span)
 
-    def _record(self, scope: Scope, path: str, exchange: Exchange) -> None:
-        record = RequestRecord(
-            request_id=exchange.request_id,
-            method=scope["method"],
-            path=path,
-            route=route_label(scope),
-            status=exchange.outcome if exchange.status is None else exchange.status,
-            outcome=exchange.outcome,
-            latency=time.perf_counter() - exchange.timeline.started,
-            left=exchange.left,
-            key_id=None if exchange.grant is None else exchange.grant.key_id,
-            account_id=None if exchange.grant is None else exchange.grant.account_id,
-            failure=exchange.failure,
-            allowances=exchange.limit_state.figures(),
-            completion=exchange.record(),
-        )
-        self._recording.metrics.observe(record)
-        if record.completion is not None:
-            self._gateway.ledger.write(usage_row(record, record.completion))
-        if record.route not in QUIET_ROUTES:
-            log_request(record)
-            if exchange.span is not None:
-                exchange.span.end(record, exchange.timeline)
+
+async def _limit_state(gateway: Gateway, exchange: Exchange) -> LimitState:
+    """What the key has left, for the answer's headers; empty where no key was needed."""
+    if exchange.reservation is not None:
+        return exchange.reservation.limit_state
+    if exchange.grant is not None:
+        return await gateway.limiter.limit_state(exchange.grant)
+    return LimitState()
+
+
+def _record(recording: Recording, gateway: Gateway, scope: Scope, path: str, exchange: Exchange) -> None:
+    record = RequestRecord(
+        request_id=exchange.request_id,
+        method=scope["method"],
+        path=path,
+        route=route_label(scope),
+        status=exchange.outcome if exchange.status is None else exchange.status,
+        outcome=exchange.outcome,
+        latency=time.perf_counter() - exchange.timeline.started,
+        left=exchange.left,
+        key_id=None if exchange.grant is None else exchange.grant.key_id,
+        account_id=None if exchange.grant is None else exchange.grant.account_id,
+        failure=exchange.failure,
+        allowances=exchange.limit_state.figures(),
+        completion=exchange.record(),
+    )
+    recording.metrics.observe(record)
+    if record.completion is not None:
+        gateway.ledger.write(usage_row(record, record.completion))
+    if record.route not in QUIET_ROUTES:
+        log_request(record)
+        if exchange.span is not None:
+            exchange.span.end(record, exchange.timeline)
 
 
 async def _settle(exchange: Exchange) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from fastapi import FastAPI
 from starlette.requests import Request
+from starlette.types import Scope
 
 from afterword.api.exchange import Recording
 from afterword.api.intake import Intake
@@ -43,12 +44,19 @@ def from_here(request: Request, path: str) -> str:
 
 
 def serving(request: Request) -> Serving:
-    """The `Serving` of the application that handles `request`."""
-    return serving_of(request.app)
+    """What the request is served with: what the application served with when it began."""
+    return serving_in(request.scope)
+
+
+def serving_in(scope: Scope) -> Serving:
+    """The same, by the request's scope."""
+    found = scope["state"]["serving"]
+    assert isinstance(found, Serving)
+    return found
 
 
 def serving_of(app: FastAPI) -> Serving:
-    """The `Serving` stored on `app` by `create_app`."""
+    """What `app` serves with at present."""
     found = app.state.serving
     assert isinstance(found, Serving)
     return found

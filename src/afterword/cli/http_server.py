@@ -2,8 +2,9 @@
 
 import asyncio
 import os
+import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType
 
 import structlog
@@ -25,16 +26,28 @@ class HttpServer(uvicorn.Server):
     uvicorn has no hooks for that but the methods themselves.
     """
 
-    def __init__(self, config: uvicorn.Config, serve: Callable[[], Serving], line: str) -> None:
-        """`serve`: what the application serves with at present. `line`: what is said."""
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        serve: Callable[[], Serving],
+        line: str,
+        on_signals: Mapping[signal.Signals, Callable[[], None]],
+    ) -> None:
+        """`serve`: what the application serves with at present. `line`: what is said.
+
+        `on_signals`: what others than those that stop it do, on the event loop.
+        """
         super().__init__(config)
         self._serving = serve
         self._line = line
+        self._on_signals = on_signals
 
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            for number, action in self._on_signals.items():
+                asyncio.get_running_loop().add_signal_handler(number, action)
             typer.echo(self._line)
 
     @override
@@ -54,12 +67,12 @@ class HttpServer(uvicorn.Server):
 
     def _end_answers(self) -> None:
         serve = self._serving()
-        _log.warning("answers are ended: they have had their time", requests=serve.recording.exchanges.n_open)
+        _log.warning("answers are ended: they have had their time", requests=serve.stopping.n_open)
         serve.stopping.end()
 
     def _leave(self, sig: int) -> None:
         """End the process, with the usage that can be written in a moment."""
         serve = self._serving()
         n_lost = serve.gateway.ledger.end_now(LAST_SECONDS)
-        _log.warning("stopped at once", requests=serve.recording.exchanges.n_open, usage_rows_lost=n_lost)
+        _log.warning("stopped at once", requests=serve.stopping.n_open, usage_rows_lost=n_lost)
         os._exit(128 + sig)

@@ -3,21 +3,25 @@
 The only place that starts a server. The command itself is in `serve_command.py`.
 """
 
+import asyncio
 import os
 import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 
 import structlog
 
 from afterword import logs
-from afterword.api.app import create_app
+from afterword.api.app import create_app, serve_with
 from afterword.api.listening import uvicorn_config
 from afterword.api.serving import serving_of
 from afterword.cli.cluster_command import serve_on_cluster
 from afterword.cli.http_server import HttpServer
 from afterword.cli.ready import ready_line
+from afterword.cli.reloading import Reloader
 from afterword.completions.filter.load_filter import load_filter
 from afterword.config.tree import Config, ServerConfig
 from afterword.errors import ConfigurationError
@@ -27,10 +31,10 @@ from afterword.machine import free_descriptors
 from afterword.tracing.tracer import open_tracer
 
 
-def serve(config: Config, cluster: str | None) -> None:
+def serve(config: Config, cluster: str | None, read: Callable[[], Config]) -> None:
     """Serve until a signal says to stop; on a cluster, `cluster` being its address, as `serve_on_cluster` says.
 
-    Raises `ConfigurationError`.
+    `read`: reads the configuration again, at SIGHUP. Raises `ConfigurationError`.
     """
     logs.configure(config.server.log_format, config.server.log_level)
     check_gateway(config)
@@ -45,11 +49,27 @@ def serve(config: Config, cluster: str | None) -> None:
         structlog.get_logger("afterword").info("loading", models=[model.name for model in config.models])
         registry = load_registry(config)
         app = create_app(registry, config.server, open_gateway(config), content_filter, tracer=tracer)
+        reloader = Reloader(config, read, partial(serving_of, app), partial(serve_with, app))
+        on_signals = {signal.SIGHUP: _reloading(reloader)}
         line = ready_line(config, registry, listener.getsockname()[1])
-        server = HttpServer(uvicorn_config(app, config.server, free_descriptors()), lambda: serving_of(app), line)
+        server = HttpServer(
+            uvicorn_config(app, config.server, free_descriptors()), partial(serving_of, app), line, on_signals
+        )
         _ignore_repeated_signals()
         server.run(sockets=[listener])
     _leave_threads()
+
+
+def _reloading(reloader: Reloader) -> Callable[[], None]:
+    running: set[asyncio.Task[None]] = set()
+
+    def begin() -> None:
+        task = asyncio.get_running_loop().create_task(reloader.reload())
+        # Kept until it has ended: the loop itself holds tasks weakly.
+        running.add(task)
+        task.add_done_callback(running.discard)
+
+    return begin
 
 
 def _bind(server: ServerConfig) -> socket.socket:

@@ -27,4 +27,4 @@ def serve(values: Mapping[str, Any]) -> None:
     # Below the help, which needs no server.
     from afterword.cli.serve import serve as run
 
-    run(config, values["cluster"])
+    run(config, values["cluster"], lambda: configuration(values))

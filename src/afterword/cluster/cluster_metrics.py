@@ -35,6 +35,10 @@ class ClusterMetrics(RequestMetrics):
         self._requests.observe(record)
 
     @override
+    def show(self, models: Sequence[ServedModel]) -> None:
+        self._requests.show(models)
+
+    @override
     def flagged(self, model: str) -> None:
         self._requests.flagged(model)
 

@@ -46,6 +46,19 @@ def open_gateway(config: Config) -> Gateway:
     return Gateway(keys, open_limiter(config.gateway.redis), ledger)
 
 
+def change_key(gateway: Gateway, config: Config) -> Gateway:
+    """The gateway of another configuration with the same database and Redis: only the static key may differ."""
+    api_key = config.server.api_key
+    static = None if api_key is None else SingleKey(api_key)
+    if isinstance(gateway.keys, OpenKeys | SingleKey):
+        return OPEN if api_key is None else single_key_gateway(api_key)
+    from afterword.gateway.stored_keys import StoredKeys
+
+    assert isinstance(gateway.keys, StoredKeys), "keys are static or stored"
+    gateway.keys.change_static(static)
+    return gateway
+
+
 def open_limiter(redis: str | None) -> Limiter:
     """The limiter for keys that may have limits: shared through the Redis at that URL, None: for this process alone."""
     if redis is None:

@@ -81,6 +81,11 @@ class StoredKeys(Keys):
         self._note_use(good[0])
         return _grant(good[0], account)
 
+    def change_static(self, static: SingleKey | None) -> None:
+        """Take another key of the configuration for good. A server that is open stays so without one."""
+        self._static = static
+        self._may_be_open = self._may_be_open and static is None
+
     @override
     async def database(self) -> DatabaseState:
         with suppress(Overloaded):

@@ -23,6 +23,12 @@ def budget_of_each(config: Config) -> int:
     return memory_budget(config.engine.memory) // max(1, len(embedded))
 
 
+def model_loader(config: Config) -> Callable[[ModelConfig], ServedModel]:
+    """Loads one of the configuration's models; that raises `ConfigurationError`."""
+    vendors, budget = open_vendors(config.vendors, config.engine), budget_of_each(config)
+    return lambda model: _load(model, vendors, lambda one: _load_here(one, config.engine, budget))
+
+
 def registry_of(config: Config, load_here: Callable[[ModelConfig], ServedModel]) -> Registry:
     """Every configured model: local ones by `load_here`, the others from their vendors.
 
