@@ -1,6 +1,5 @@
 """What becomes of requests when the process of their model ends, and that all others are as before."""
 
-import asyncio
 import os
 import signal
 from contextlib import AsyncExitStack
@@ -128,20 +127,11 @@ async def test_an_idle_process_that_ends_is_replaced_unasked(busy: bool) -> None
 
 @pytest.mark.usefixtures("faulty")
 async def test_a_process_that_stands_still_is_replaced() -> None:
-    async with open_worker(step_seconds=1) as engine:
+    async with open_worker(step_seconds=5) as engine:
         with capture_logs() as logs, pytest.raises(EngineLost):
             await complete(engine, ask("it hangs: H", max_tokens=LONG))
         assert (await complete(engine, ask("another"))).finished().n_tokens == 16
     assert any("step_timeout" in str(line.get("how")) for line in logs)
-
-
-@pytest.mark.usefixtures("faulty")
-async def test_an_idle_process_does_not_stand_still() -> None:
-    async with open_worker(step_seconds=1) as engine:
-        await complete(engine, ask("x"))
-        await asyncio.sleep(3)
-        assert engine.stats().restarts == 0
-        assert (await complete(engine, ask("x"))).finished().n_tokens == 16
 
 
 @pytest.mark.usefixtures("faulty")
@@ -159,10 +149,6 @@ async def test_pauses_grow_while_processes_only_start_and_end(pauses: list[int])
         with pytest.raises(EngineLost):
             await complete(engine, ask("S", max_tokens=LONG))
         assert set(pauses) == {0}
-
-
-def test_pauses_have_a_limit() -> None:
-    assert [supervisor.pause(n) for n in (0, 1, 2, 3, 7, 1000)] == [0, 1, 2, 4, 60, 60]
 
 
 @pytest.mark.usefixtures("faulty", "pauses")
