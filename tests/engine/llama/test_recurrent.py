@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.fakes import complete, generation_request
+from tests.fakes import Told, complete, generation_request
 from tests.models.engines import settings
 from tests.models.recurrent import write_recurrent
 
@@ -47,6 +47,27 @@ async def test_a_prompt_that_goes_on_reuses_the_whole_slot(engine: LlamaEngine) 
     assert told.prompt.n_cached == 100
     branch = await complete(engine, generation_request([*range(50), 3, 4], max_tokens=1))
     assert branch.prompt.n_cached == 0
+
+
+async def test_a_seeded_answer_is_the_same_alone_beside_others_from_a_kept_state_and_after_a_restart(
+    tmp_path: Path, engine: LlamaEngine
+) -> None:
+    text = np.random.default_rng(2).integers(0, 256, 400).tolist()
+    request = generation_request(text, n_candidates=3, max_tokens=8, seed=3, logprobs=1)
+
+    def bits(told: Told) -> list[tuple[int, str]]:
+        return [(token.id, token.logprob.hex()) for index in range(3) for token in told.tokens(index)]
+
+    alone = await complete(engine, request)
+    again = await complete(engine, request)
+    assert (alone.prompt.n_cached, again.prompt.n_cached) == (0, 399)
+    restarted = load_engine(settings(tmp_path / "recurrent.gguf", tmp_path))
+    branches = [generation_request([*text[:300], number], max_tokens=20) for number in range(5)]
+    beside, *_ = await asyncio.gather(*(complete(restarted, each) for each in (request, *branches)))
+    edited = await complete(restarted, generation_request([*text[:300], 7, 8], max_tokens=1))
+    await restarted.aclose()
+    assert edited.prompt.n_cached == 300
+    assert bits(beside) == bits(again) == bits(alone)
 
 
 @pytest.mark.parametrize("parallel", [16, 4])
