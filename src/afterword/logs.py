@@ -1,6 +1,6 @@
 """Logging: how lines look, and the one line that each request leaves. Knows no HTTP framework and no engine.
 
-Lines go to stderr. Prompts and completions are never logged.
+Lines go to stderr or to a file. Prompts and completions are never logged.
 """
 
 import logging
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import StringIO, TextIOBase
+from pathlib import Path
 from typing import Literal, TextIO, cast
 
 import structlog
@@ -75,27 +76,46 @@ class CompletionRecord:
     """Seconds from the request's arrival to its first token; None: there was none."""
 
 
-def configure(log_format: LogFormat = "console", level: str = "info") -> None:
-    """Set up structlog for the whole process. Called once, by the program, before the server starts."""
+def configure(log_format: LogFormat = "console", level: str = "info", file: Path | None = None) -> "LogFile":
+    """Set up structlog for the whole process. Called once, by the program, before the server starts.
+
+    Lines are appended to `file`, None: written to stderr. Raises `OSError` if it cannot be opened.
+    """
+    log = LogFile(file)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             _cut,
-            *_rendering(log_format),
+            *_rendering(log_format, is_terminal=file is None and sys.stderr.isatty()),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(file=cast(TextIO, _LastingFile(sys.stderr))),
+        logger_factory=structlog.PrintLoggerFactory(file=cast(TextIO, log)),
         cache_logger_on_first_use=False,
     )
+    return log
 
 
-class _LastingFile(TextIOBase):
-    """A text file that may be closed, or whose reader may end: what cannot be written is dropped."""
+class LogFile(TextIOBase):
+    """Where lines go. It may be closed, full, or its reader may end: what cannot be written is dropped."""
 
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
+    def __init__(self, path: Path | None) -> None:
+        """None: stderr. Raises `OSError`."""
+        self._path = path
+        self._file = sys.stderr if path is None else _opened(path)
+
+    def reopen(self) -> None:
+        """Open the file anew under its name: it was moved away. One that cannot be opened is kept as it is."""
+        if self._path is None:
+            structlog.get_logger("afterword").info("the log is stderr, which is not opened anew")
+            return
+        try:
+            self._file, old = _opened(self._path), self._file
+        except OSError as error:
+            structlog.get_logger("afterword").error("the log could not be opened anew", reason=str(error))
+            return
+        old.close()
 
     @override
     def write(self, text: str, /) -> int:
@@ -111,11 +131,15 @@ class _LastingFile(TextIOBase):
             self._file.flush()
 
 
-def _rendering(log_format: LogFormat) -> list[structlog.typing.Processor]:
+def _opened(path: Path) -> TextIO:
+    return path.open("a", encoding="utf-8", buffering=1)
+
+
+def _rendering(log_format: LogFormat, *, is_terminal: bool) -> list[structlog.typing.Processor]:
     if log_format == "json":
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     # https://no-color.org
-    colors = sys.stderr.isatty() and os.environ.get("NO_COLOR", "") == ""
+    colors = is_terminal and os.environ.get("NO_COLOR", "") == ""
     return [_escape, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=_traceback)]
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import httpx
+from tests.cli.conftest import Afterword
 from tests.cli.test_serve import COMMAND, address
 from tests.cli.test_serve import serving as serving_echo
 from tests.cli.test_stopping import until
@@ -163,3 +164,28 @@ def test_the_key_the_filter_and_limits_are_those_of_the_file(tmp_path: Path) -> 
     assert refused.status_code == 400
     assert "settings that a server uses only when it starts have changed" in log
     assert "server.keep_alive" in log
+
+
+def test_a_log_that_was_moved_away_is_opened_anew(tmp_path: Path) -> None:
+    log, away = tmp_path / "a.log", tmp_path / "a.log.1"
+    with serving(tmp_path, f'[server]\nlog_file = "{log}"\n{ECHO.format(name="first")}') as server:
+        log.rename(away)
+        server.process.send_signal(signal.SIGUSR1)
+        until(log.exists)
+        assert httpx.post(f"{server.url}/completions", json=BODY).status_code == 200
+        assert server.log() == ""
+    assert "loading" in away.read_text(encoding="utf-8")
+    assert "path=/v1/completions" in log.read_text(encoding="utf-8")
+
+
+def test_a_server_that_logs_to_stderr_goes_on(tmp_path: Path) -> None:
+    with serving(tmp_path, ECHO.format(name="first")) as server:
+        server.process.send_signal(signal.SIGUSR1)
+        assert "not opened anew" in server.said("the log is stderr")
+        assert server.models() == ["first"]
+
+
+def test_a_log_that_cannot_be_opened_is_refused(afterword: Afterword, tmp_path: Path) -> None:
+    result = afterword("serve", "--log-file", str(tmp_path / "none" / "a.log"))
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "a.log cannot be opened: No such file or directory." in result.stderr

@@ -23,7 +23,7 @@ from afterword.registry import Registry, ServedModel
 
 AT_START = frozenset(
     {
-        *("host", "port", "log_format", "log_level", "otlp_endpoint", "cors_origins", "allowed_hosts"),
+        *("host", "port", "log_format", "log_level", "log_file", "otlp_endpoint", "cors_origins", "allowed_hosts"),
         *("keep_alive", "head_timeout", "stall_timeout", "max_connections"),
     }
 )

@@ -36,7 +36,7 @@ def serve(config: Config, cluster: str | None, read: Callable[[], Config]) -> No
 
     `read`: reads the configuration again, at SIGHUP. Raises `ConfigurationError`.
     """
-    logs.configure(config.server.log_format, config.server.log_level)
+    log = _open_log(config.server)
     check_gateway(config)
     # Before anything is loaded or deployed, and for a cluster only to find out whether it can be.
     content_filter = load_filter(config.server.content_filter)
@@ -50,7 +50,7 @@ def serve(config: Config, cluster: str | None, read: Callable[[], Config]) -> No
         registry = load_registry(config)
         app = create_app(registry, config.server, open_gateway(config), content_filter, tracer=tracer)
         reloader = Reloader(config, read, partial(serving_of, app), partial(serve_with, app))
-        on_signals = {signal.SIGHUP: _reloading(reloader)}
+        on_signals = {signal.SIGHUP: _reloading(reloader), signal.SIGUSR1: log.reopen}
         line = ready_line(config, registry, listener.getsockname()[1])
         server = HttpServer(
             uvicorn_config(app, config.server, free_descriptors()), partial(serving_of, app), line, on_signals
@@ -58,6 +58,13 @@ def serve(config: Config, cluster: str | None, read: Callable[[], Config]) -> No
         _ignore_repeated_signals()
         server.run(sockets=[listener])
     _leave_threads()
+
+
+def _open_log(server: ServerConfig) -> logs.LogFile:
+    try:
+        return logs.configure(server.log_format, server.log_level, server.log_file)
+    except OSError as error:
+        raise ConfigurationError(f"log_file {server.log_file} cannot be opened: {error.strerror}.") from error
 
 
 def _reloading(reloader: Reloader) -> Callable[[], None]:

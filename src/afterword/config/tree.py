@@ -12,6 +12,7 @@ from afterword.config.values import (
     Database,
     Directory,
     FileOrFunction,
+    FilePath,
     HttpUrl,
     Memory,
     RedisUrl,
@@ -119,6 +120,7 @@ class ServerConfig(Table):
         shown="none: nothing is traced",
     )
     log_format: Literal["console", "json"] = key("console", "How log lines are written to stderr.")
+    log_file: FilePath | None = key(None, "File that log lines are appended to; SIGUSR1 opens it anew.", shown="stderr")
     log_level: Literal["debug", "info", "warning", "error"] = key("info", "Least severe lines to log.")
 
     @property

@@ -181,6 +181,8 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), Allowed("a number o
 
 Directory = Annotated[Path, PlainValidator(_path), Allowed("the path of a directory")]
 
+FilePath = Annotated[Path, PlainValidator(_path), Allowed("the path of a file")]
+
 Template = Annotated[
     InfillTemplate, PlainValidator(_template), Allowed("a text that holds {prefix} and {suffix}, each of them once")
 ]
