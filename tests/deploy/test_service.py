@@ -12,6 +12,8 @@ import pytest
 from tests.deploy.confined import confined
 from tests.models.tiny import Tiny, write_tiny
 
+from afterword.config.tree import ServerConfig
+
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = ROOT / "deploy" / "afterword.service"
 
@@ -56,6 +58,8 @@ def test_the_unit_names_settings_that_there_are(tmp_path: Path) -> None:
         "XDG_DATA_HOME": "/var/lib",
         "XDG_CACHE_HOME": "/var/cache",
     }
+    assert unit()["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    assert int(unit()["TimeoutStopSec"]) > ServerConfig().drain_timeout
     # Where these point to is what systemd makes, and all that can be written to.
     assert (unit()["StateDirectory"], unit()["CacheDirectory"]) == ("afterword", "afterword")
 
