@@ -25,7 +25,7 @@ N_TOKENS = 512
 
 PIECE = 64
 
-OTHER_TYPES: tuple[KVType, ...] = ("q8_0", "bf16", "f32")
+OTHER_TYPES: tuple[KVType, ...] = ("q8_0",)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ RETIRED_NAMES = ("gpt-3.5-turbo-instruct", "davinci-002", "babbage-002")
 DEFAULT_NAME = "default"
 """What the first model is also called, unless the configuration gives that name to another."""
 
-KVType = Literal["f16", "q8_0", "bf16", "f32"]
+KVType = Literal["f16", "q8_0"]
 """Of the numbers in the KV cache; those of q8_0 are 8-bit integers in blocks of 32 with a scale each."""
 
 Context = Annotated[int, Field(ge=1)]

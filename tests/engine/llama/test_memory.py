@@ -203,6 +203,6 @@ def test_two_starts_that_find_a_little_more_or_less_memory_choose_alike() -> Non
     assert len(found) == 1
 
 
-@pytest.mark.parametrize(("kv_type", "expected"), [("f32", 256), ("f16", 128), ("bf16", 128), ("q8_0", 68)])
+@pytest.mark.parametrize(("kv_type", "expected"), [("f16", 128), ("q8_0", 68)])
 def test_bytes_of_types(kv_type: KVType, expected: int) -> None:
     assert kv_bytes(128, kv_type) == expected

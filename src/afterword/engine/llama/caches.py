@@ -9,7 +9,7 @@ from afterword.config.model import KVType
 from afterword.engine.llama.kernels import Kernels
 from afterword.engine.llama.memory import SPARE_CELLS
 
-KV_TYPES: dict[KVType, int] = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}  # enum ggml_type
+KV_TYPES: dict[KVType, int] = {"f16": 1, "q8_0": 8}  # enum ggml_type
 
 
 class Caches:

@@ -15,7 +15,7 @@ SPARE_CELLS = 32
 BOOKS_BYTES = 64
 """That llama.cpp and kv.py keep of each cell of a slot, whether or not it is used."""
 
-KV_SIZES: dict[KVType, tuple[int, int]] = {"f32": (4, 1), "f16": (2, 1), "bf16": (2, 1), "q8_0": (34, 32)}
+KV_SIZES: dict[KVType, tuple[int, int]] = {"f16": (2, 1), "q8_0": (34, 32)}
 """Bytes of how many numbers."""
 
 MIB = 1024 * 1024
