@@ -94,6 +94,14 @@ def test_draws_have_the_shares_of_the_definition(fields: dict[str, Any], logits:
     assert fits(draws(asked, logits, 2000), expected)
 
 
+@pytest.mark.parametrize(("name", "greedy"), [("top_n_sigma", False), ("smoothing_factor", True)])
+def test_a_number_too_large_for_single_precision_is_a_large_number(name: str, greedy: bool) -> None:
+    # In the tests a warning of numpy's is an error.
+    for huge in (1e39, 1e300):
+        drawn = draws(sampling(**{name: huge}), row(40, 1, 2.0), 200)
+        assert (len(set(drawn)) == 1) is greedy
+
+
 def draws(asked: Sampling, logits: NDArray[np.float32], n: int) -> list[int]:
     """First tokens: as none is accepted, samplers that remember have nothing to remember."""
     sampler = Sampler(asked, Workspace(logits.size), RandomStream(5, 0, 0))

@@ -16,7 +16,7 @@ _TEN_THOUSANDTH: Final = 1e-4
 """The unit of `epsilon_cutoff` and `eta_cutoff`."""
 
 _FARTHEST: Final = 1e30
-"""Smoothed scores beyond this, up or down, count as this."""
+"""Scores, and what is compared with them or multiplied by, count as this beyond it, up or down."""
 
 
 _DEEPEST: Final = 18.0
@@ -36,7 +36,7 @@ def temperature(candidates: Candidates, sampling: Sampling) -> None:
 def smoothing(candidates: Candidates, sampling: Sampling) -> None:
     """Quadratic sampling (text-generation-webui#5403), with a cubic part (#5551)."""
     factor, curve = sampling.shaping.smoothing_factor, sampling.shaping.smoothing_curve
-    square, cube = np.float32(factor * (3 - curve) / 2), np.float32(factor * (curve - 1) / 2)
+    square, cube = _single(factor * (3 - curve) / 2), _single(factor * (curve - 1) / 2)
     scores = candidates.scores
     # Far below the likeliest token this falls beyond what a float can hold.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -48,8 +48,13 @@ def smoothing(candidates: Candidates, sampling: Sampling) -> None:
 def top_n_sigma(candidates: Candidates, sampling: Sampling) -> None:
     """Tang and others, 2024: Top-n-sigma, not all logits are you need."""
     deviation = float(candidates.scores.std(dtype=np.float64))
-    above = candidates.scores >= np.float32(-sampling.shaping.top_n_sigma * deviation)
+    above = candidates.scores >= _single(-sampling.shaping.top_n_sigma * deviation)
     candidates.keep_above(above, sampling.shaping.min_keep)
+
+
+def _single(value: float) -> np.float32:
+    """With single precision, no farther from 0 than `_FARTHEST`."""
+    return np.float32(min(max(value, -_FARTHEST), _FARTHEST))
 
 
 def epsilon_cutoff(candidates: Candidates, sampling: Sampling) -> None:
