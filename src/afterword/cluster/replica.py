@@ -29,6 +29,7 @@ class EngineReplica:
     async def describe(self) -> Facts:
         """What HTTP replicas must know of the model."""
         served = self._served
+        served.engine.start()
         return Facts(
             capabilities=served.engine.capabilities,
             fingerprint=served.engine.fingerprint,

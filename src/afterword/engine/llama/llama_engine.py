@@ -1,7 +1,6 @@
 """The embedded engine with its thread in this process. Knows no HTTP.
 
-Replicas of a cluster have it, whose process is watched already; a server has it in a process of its own
-(`engine/worker/`).
+For tests and benchmarks, which need no second process; servers have the thread in one of its own (`engine/worker/`).
 """
 
 import asyncio
