@@ -53,6 +53,7 @@ async def test_a_card_says_what_the_model_can_do() -> None:
         "reproducible": True,
         "prefix_cache": False,
         "n_slots": 3,
+        "n_cells": None,
         "exact_tokens": True,
         "lacks": [],
     }
