@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Playwright, sync_playwright
 from tests.e2e.playground import SHORT_MS, Playground
 from tests.live import run_server
 from tests.models.engines import load_default
@@ -50,14 +50,20 @@ def url(cache_dir: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """One browser for all tests."""
+def driver() -> Iterator[Playwright]:
+    """What starts browsers. There can be only one in a process."""
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
-        yield browser
-        browser.close()
+    with sync_playwright() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def browser(driver: Playwright) -> Iterator[Browser]:
+    """One browser for all tests."""
+    browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+    yield browser
+    browser.close()
 
 
 @pytest.fixture

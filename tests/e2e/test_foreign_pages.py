@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, Playwright
 from tests.api.served import app_of
 from tests.e2e.conftest import ARGUMENTS, CHROMIUM
 from tests.live import run_server
@@ -33,13 +33,12 @@ ASK = """async ([url, type]) => {
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[Page]:
+def page(driver: Playwright) -> Iterator[Page]:
     """A browser for which `REBOUND` is this machine, as a name server would have it."""
     rules = f"--host-resolver-rules=MAP {REBOUND} 127.0.0.1"
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=[*ARGUMENTS, rules])
-        yield browser.new_page()
-        browser.close()
+    browser = driver.chromium.launch(executable_path=CHROMIUM, args=[*ARGUMENTS, rules])
+    yield browser.new_page()
+    browser.close()
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from tests.e2e.playground import Playground
 from tests.live import run_server
 
 from afterword.api.playground import form
+from afterword.fields.field import FOLDED
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model]
 
@@ -38,7 +39,8 @@ def spelled(default: object) -> str:
 
 
 def test_every_field_has_a_line_and_its_default(playground: Playground) -> None:
-    playground.page.get_by_text("More samplers").click()
+    for title in FOLDED:
+        playground.page.get_by_text(title, exact=True).click()
     for name, field in form()["fields"].items():
         if "by_page" in field:
             continue
