@@ -8,7 +8,7 @@ from collections import Counter
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.engine.llama.harness import Harness, Reading, ask, words
 
@@ -144,17 +144,25 @@ def test_swaps_are_few() -> None:
 
 @pytest.mark.parametrize("can_cut", [True, False], ids=["cells", "states"])
 @settings(max_examples=10)
+@example(
+    n_slots=3,
+    crowd=[(Claim("a", "x"), 1), (Claim("d", "x"), 1), *((Claim("b", r), 1) for r in "xy"), (Claim("c", "x"), 1)],
+)
 @given(n_slots=st.integers(1, 3), crowd=st.lists(st.tuples(CLAIMS, st.integers(1, 4)), min_size=2, max_size=5))
 def test_nobody_starves_however_long_the_others_take(
     can_cut: bool, n_slots: int, crowd: list[tuple[Claim, int]]
 ) -> None:
+    """One slot is the worst case. There a turn is a step that reads and the quantum, or the steps between two swaps.
+
+    A request whose party has another one gets every second turn of the party; the turns of all parties come between.
+    """
     harness, quantum = Harness(n_slots, capacity=20_000, can_cut=can_cut), 4
     readings = [(claim, harness.add(asks(claim, n, max_tokens=2000))[1]) for claim, n in crowd]
     claims = {claim for claim, _ in readings}
     with patch.object(room, "QUANTUM", quantum):
-        for _ in range(2):
+        for _ in range(4):
             before = {claim: _sampled(readings, claim) for claim in claims}
-            for _ in range(4 * len(claims) * (quantum + room.APART)):
+            for _ in range(2 * len(claims) * (quantum + room.APART)):
                 harness.step()
             assert [claim for claim in claims if _sampled(readings, claim) == before[claim]] == []
 

@@ -5,6 +5,7 @@ there are few: one that evens out what parties, or requests of a party, hold (th
 it is even), and where one place is all there is between two, one for each quantum.
 """
 
+import math
 from collections.abc import Callable
 from collections.abc import Sequence as Sequences
 from dataclasses import dataclass
@@ -38,23 +39,29 @@ def best_swap(
 ) -> Sequence | None:
     """The running sequence that should make room for one with `claim`; None if none should.
 
-    `held`: slots of a claim's party and of its request. `n_room`: tokens that the one which makes room may hold.
+    `running`: in the order in which they got their slots. `held`: slots of a claim's party and of its request.
+    `n_room`: tokens that the one which makes room may hold.
     """
 
     def rank(sequence: Sequence) -> tuple[int, int, int, int]:
         other = sequence.group.claim
         of_party, of_request = held(other)
-        return other.priority, of_party, of_request, -sequence.n_computed
+        # Where a slot goes round, the one that has had its slot longest leaves, whatever that takes: if a cheaper one
+        # always left instead, the other requests of its party could wait for ever. Else the cheapest leaves.
+        n_tokens = 0 if _lead(claim, other, held) == 1 else sequence.n_computed
+        return other.priority, of_party, of_request, -n_tokens
 
-    entitled = [s for s in running if s.n_computed <= n_room and _is_entitled(claim, s, held)]
-    return max(entitled, key=rank, default=None)
+    def is_entitled(sequence: Sequence) -> bool:
+        lead = _lead(claim, sequence.group.claim, held)
+        return lead > 1 or (lead == 1 and sequence.n_computed - sequence.n_entered >= QUANTUM)
+
+    # Of equals, `max` gives the first.
+    return max((s for s in running if s.n_computed <= n_room and is_entitled(s)), key=rank, default=None)
 
 
-def _is_entitled(claim: Claim, sequence: Sequence, held: Callable[[Claim], tuple[int, int]]) -> bool:
-    """Whether one with `claim` may have the sequence's slot."""
-    other = sequence.group.claim
+def _lead(claim: Claim, other: Claim, held: Callable[[Claim], tuple[int, int]]) -> float:
+    """Slots that the other's party, or within one party its request, has more; infinite where priorities differ."""
     if other.priority != claim.priority:
-        return other.priority > claim.priority
+        return math.inf if other.priority > claim.priority else -math.inf
     level = 0 if other.party != claim.party else 1
-    more = held(other)[level] - held(claim)[level]
-    return more > 1 or (more == 1 and sequence.n_computed - sequence.n_entered >= QUANTUM)
+    return held(other)[level] - held(claim)[level]
