@@ -28,7 +28,7 @@ def context(built: Kernels, tmp_path: Path) -> Iterator[LlamaContext]:
         n_ctx_slot=N_CELLS,
         n_batch=256,
         n_threads=1,
-        attention=Attention(fused=True, caches=Caches(built, large_pages=False)),
+        attention=Attention(fused=True, caches=Caches(built)),
     )
     yield opened
     opened.close()

@@ -50,7 +50,7 @@ def opened(request: pytest.FixtureRequest, built: Kernels, short_model: Path) ->
         n_ctx_slot=N_CELLS,
         n_batch=512,
         n_threads=1,
-        attention=Attention(True, kv_type, Caches(built, large_pages=True)),
+        attention=Attention(True, kv_type, Caches(built)),
     )
     yield Opened(context, INDEPENDENT)
     context.close()

@@ -15,11 +15,10 @@ KV_TYPES: dict[KVType, int] = {"f16": 1, "q8_0": 8}  # enum ggml_type
 class Caches:
     """The caches of one context, whose keys and values of a cell must lie side by side: attention is one operation."""
 
-    def __init__(self, kernels: Kernels, *, large_pages: bool) -> None:
-        """`large_pages`: of 2 MiB, which are read a little faster and may hold many cells that are not used."""
+    def __init__(self, kernels: Kernels) -> None:
         self._library = library = kernels.library
         library.afterword_caches_new.restype = ctypes.c_void_p
-        library.afterword_caches_new.argtypes = [ctypes.c_bool]
+        library.afterword_caches_new.argtypes = []
         library.afterword_caches_listen.argtypes = library.afterword_caches_free.argtypes = [ctypes.c_void_p]
         library.afterword_caches_limit.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
         library.afterword_caches_release.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
@@ -27,7 +26,7 @@ class Caches:
         """Cells of each slot that may have memory, as of its latest cut."""
         self._copies: dict[int, int] = {}
         """Cells of slots to which others are copied with llama.cpp's next call."""
-        self._pointer = library.afterword_caches_new(large_pages)
+        self._pointer = library.afterword_caches_new()
 
     @contextmanager
     def made_here(self) -> Iterator[None]:

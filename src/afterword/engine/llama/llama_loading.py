@@ -165,7 +165,7 @@ def _start(
     memory = _plan_memory(model, settings, arithmetic, _slot_sizes(model, attention, identity, cache))
     caches = None
     if kernels is not None and attention.fused:
-        caches = Caches(kernels, large_pages=not memory.shared_out)
+        caches = Caches(kernels)
     context = LlamaContext(
         model,
         n_slots=memory.n_slots + arithmetic.n_spare_slots,
