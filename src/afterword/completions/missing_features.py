@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from afterword.errors import InvalidRequest
 from afterword.fields.body import CompletionBody
+from afterword.fields.sampling import modifies_something
 from afterword.fields.table import FIELDS, values_of
 from afterword.registry import ServedModel
 
@@ -29,9 +30,9 @@ def used_features(body: CompletionBody, best_of: int) -> dict[str, tuple[str, st
     """Each feature that the request uses -> the field that uses it, and that field as messages name it."""
     # A greedy request takes the likeliest token whatever `top_p` and the like are, so it needs no support for them.
     values = values_of(replace(body, sampling=body.sampling.plain()))
-    using = {field.name: field for field in FIELDS if field.is_used(values[field.name])}
-    for name in [name for name, field in using.items() if field.modifies not in (None, *using)]:
-        del using[name]
+    using = {
+        field.name: field for field in FIELDS if field.is_used(values[field.name]) and modifies_something(field, values)
+    }
     if all(isinstance(item, str) for item in body.prompt):
         using.pop("prompt", None)
     if best_of == body.n:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from afterword.fields.field import documented, extension, fields_of
+from afterword.fields.field import RequestField, documented, extension, fields_of
 from afterword.fields.order import STEPS
 from afterword.fields.repeats import REPEAT_FIELDS, Repeats
 from afterword.fields.shapes import LogitBias
@@ -90,22 +90,31 @@ class Sampling:
                 raise ValueError(f"'dynatemp_low' ({low}) must not be above 'dynatemp_high' ({high}).")
             mine["temperature"] = (low + high) / 2
             shaping = replace(shaping, dynamic_temperature=False, dynatemp_range=(high - low) / 2)
-        left_out = [step.off for name, step in STEPS.items() if name not in shaping.order]
+        order = shaping.order
+        left_out = [step.off for name, step in STEPS.items() if name not in order]
         applied = replace(self, shaping=shaping, **mine)
         if not left_out:
             return applied
         values = values_of_sampling(applied)
         return sampling_of(values | {name: value for off in left_out for name, value in off.items()})
 
-    def is_on(self, sampler: str) -> bool:
-        """Whether the sampler of that name changes anything."""
+    @property
+    def active(self) -> list[str]:
+        """Names of the samplers that change something, in the order of the request."""
         values = values_of_sampling(self)
-        return any(values[name] != value for name, value in STEPS[sampler].off.items())
+        return [name for name in self.shaping.order if any(values[one] != off for one, off in STEPS[name].off.items())]
 
 
 _COMMON_FIELDS = fields_of(Sampling)
 
 SAMPLING_FIELDS = (*_COMMON_FIELDS, *SHAPING_FIELDS, *REPEAT_FIELDS)
+
+_BY_NAME = {one.name: one for one in SAMPLING_FIELDS}
+
+
+def modifies_something(one: RequestField, values: Mapping[str, Any]) -> bool:
+    """Whether the field that `one` modifies is used; also True for one that modifies no other."""
+    return one.modifies is None or _BY_NAME[one.modifies].is_used(values[one.modifies])
 
 
 def values_of_sampling(sampling: Sampling) -> dict[str, Any]:

@@ -136,7 +136,7 @@ def test_what_is_shared_out_fits_the_budget(context: int | None, parallel: int, 
     assert 1 <= plan.n_slots <= parallel
     assert context is None or plan.context == context
     assert cells(plan.context) <= plan.n_cells <= plan.n_slots * cells(plan.context)
-    assert need.shared or not plan.shared_out
+    assert need.shared or plan.n_cells >= plan.n_slots * cells(plan.context)
     assert 2 * plan.n_slots * need.state <= plan.checkpoints <= 16 * plan.n_slots * need.state
     slots = plan.n_cells * need.kv_per_token + plan.n_slots * (need.per_slot - 2 * need.state)
     assert plan.total == FIXED + cells(plan.context) * need.per_context_token + slots + plan.checkpoints <= budget

@@ -63,11 +63,6 @@ class MemoryPlan:
     total: int
     """Bytes of all: weights, cells, states and buffers."""
 
-    @property
-    def shared_out(self) -> bool:
-        """Whether slots share cells that are fewer than all of them could hold."""
-        return self.n_cells < self.n_slots * cells(self.context)
-
 
 def plan_memory(need: MemoryNeed, *, context: int | None, parallel: int, budget: int | None) -> MemoryPlan:
     """The context and cells for it (docs/memory.md).

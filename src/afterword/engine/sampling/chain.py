@@ -70,7 +70,7 @@ def needs_chain(sampling: Sampling) -> bool:
 
 def active_samplers(sampling: Sampling) -> list[str]:
     """Names of the samplers after the penalties that change something, in the order of the request."""
-    return [name for name in sampling.shaping.order if name not in FIRST and sampling.is_on(name)]
+    return [name for name in sampling.active if name not in FIRST]
 
 
 _COMMON: Final = ("temperature", "min_p", "top_k", "top_p")

@@ -14,7 +14,7 @@ from afterword.engine.upstream.seeds import derived_seed, seed_of_32_bits
 from afterword.fields.field import RequestField
 from afterword.fields.order import STEPS
 from afterword.fields.repeats import REPEAT_FIELDS
-from afterword.fields.sampling import SAMPLING_FIELDS, values_of_sampling
+from afterword.fields.sampling import SAMPLING_FIELDS, modifies_something, values_of_sampling
 from afterword.fields.shaping import ORDER_FIELDS, SHAPING_FIELDS
 
 
@@ -145,10 +145,13 @@ def _sampling(request: GenerationRequest, target: Target) -> dict[str, Any]:
 def _is_said(field: RequestField, values: dict[str, Any], kind: UpstreamKind) -> bool:
     """Whether it is sent: it changes something, or the server may have another default than ours."""
     if field.modifies is not None:
-        modified = next(other for other in SAMPLING_FIELDS if other.name == field.modifies)
-        return modified.is_used(values[modified.name])
-    has_our_defaults = kind == "afterword" and field in (*SHAPING_FIELDS, *REPEAT_FIELDS)
+        return modifies_something(field, values)
+    has_our_defaults = kind == "afterword" and field.name in _WRITERS
     return not has_our_defaults or field.is_used(values[field.name])
+
+
+_WRITERS = frozenset(field.name for field in (*SHAPING_FIELDS, *REPEAT_FIELDS))
+"""Samplers of writers' programs."""
 
 
 def _spell_for_llama_server(body: dict[str, Any], request: GenerationRequest) -> None:
