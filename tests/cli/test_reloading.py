@@ -1,6 +1,5 @@
 """SIGHUP: another configuration without a restart, and without failing a request."""
 
-import asyncio
 import json
 import signal
 import subprocess
@@ -15,7 +14,7 @@ from tests.cli.conftest import Afterword
 from tests.cli.test_serve import COMMAND, address
 from tests.cli.test_serve import serving as serving_echo
 from tests.cli.test_stopping import until
-from tests.engine.upstream.fakes import Call, fake_upstream, frame, text_event, usage_event
+from tests.engine.upstream.fakes import ends_when_told, fake_upstream
 
 ECHO = '[[models]]\nname = "{name}"\npath = "echo"\ncontext = 64\n'
 
@@ -98,16 +97,8 @@ def test_no_request_fails_while_models_come_and_go(tmp_path: Path) -> None:
 
 def test_a_stream_goes_on_with_the_model_and_vendor_that_it_began_with(tmp_path: Path) -> None:
     go = threading.Event()
-
-    async def answer(call: Call) -> None:
-        await call.start()
-        await call.write(frame(text_event("a")))
-        await asyncio.to_thread(go.wait)
-        await call.write(frame(text_event("b", finish="stop")) + frame(usage_event(5, 2)))
-        await call.end()
-
     with ExitStack() as stack:
-        fake = stack.enter_context(fake_upstream(answer))
+        fake = stack.enter_context(fake_upstream(ends_when_told(go)))
         at_vendor = f'[[vendors]]\nname = "there"\nurl = "{fake.url}/v1"\n[[models]]\nname = "m"\nvendor = "there"\n'
         server = stack.enter_context(serving(tmp_path, at_vendor))
         client = stack.enter_context(httpx.Client(timeout=60))

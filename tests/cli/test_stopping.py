@@ -1,6 +1,5 @@
 """How a server stops: what its clients are told, what the ledger has, and that nothing holds it up."""
 
-import asyncio
 import json
 import signal
 import socket
@@ -18,7 +17,7 @@ import httpx
 import pytest
 from tests.cli.test_serve import COMMAND, address
 from tests.cli.test_serve import serving as serving_echo
-from tests.engine.upstream.fakes import Answer, Call, Fake, fake_upstream, frame, hangs, text_event, usage_event
+from tests.engine.upstream.fakes import Answer, Fake, ends_when_told, fake_upstream, hangs, text_event
 
 CONFIGURATION = """
 [server]
@@ -136,16 +135,8 @@ def test_answers_that_have_had_their_time_are_ended_in_good_order(tmp_path: Path
 
 def test_answers_are_finished_within_that_time(tmp_path: Path) -> None:
     go = threading.Event()
-
-    async def answer(call: Call) -> None:
-        await call.start()
-        await call.write(frame(text_event("a")))
-        await asyncio.to_thread(go.wait)
-        await call.write(frame(text_event("b", finish="stop")) + frame(usage_event(5, 2)))
-        await call.end()
-
     with ExitStack() as stack:
-        server = stack.enter_context(serving(tmp_path, answer, drain=60))
+        server = stack.enter_context(serving(tmp_path, ends_when_told(go), drain=60))
         lines = begun_stream(stack, server.url)
         server.process.send_signal(signal.SIGTERM)
         until(lambda: not listens(server.url))

@@ -179,6 +179,7 @@ def copied_sources(folder: Path) -> Path:
 def build(buildah: Buildah, context: Path) -> None:
     """The image, with the wheel of llama.cpp that this machine has compiled, if it has."""
     WHEELS.mkdir(parents=True, exist_ok=True)
+    # The home of the image's first stage, which builds as root.
     wheels = ("--volume", f"{WHEELS}:/root/.cache/afterword/wheels:rw")
     options = ("--isolation", "chroot", "--build-arg", f"BASE={BASE}", "--tag", IMAGE, *wheels)
     buildah.must("build", *options, "--file", str(CONTAINERFILE), str(context))

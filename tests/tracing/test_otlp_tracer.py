@@ -163,6 +163,19 @@ async def test_a_collector_that_is_away_fails_nothing_and_is_said_once(monkeypat
     assert len([line for line in logs if line["event"] == "spans are not sent"]) == 1
 
 
+def printed(script: str, folder: Path) -> str:
+    """What a Python program prints that has nothing imported yet."""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={"PYTHONPATH": str(SOURCES)},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
 def test_without_a_collector_the_library_is_not_loaded(tmp_path: Path) -> None:
     script = (
         "import json, sys\n"
@@ -171,15 +184,7 @@ def test_without_a_collector_the_library_is_not_loaded(tmp_path: Path) -> None:
         "assert open_tracer(None) is None\n"
         "print(json.dumps([name for name in sys.modules if name.startswith('opentelemetry.sdk')]))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={"PYTHONPATH": str(SOURCES)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(done.stdout) == []
+    assert json.loads(printed(script, tmp_path)) == []
 
 
 def test_a_library_that_is_missing_is_named(tmp_path: Path) -> None:
@@ -191,12 +196,4 @@ def test_a_library_that_is_missing_is_named(tmp_path: Path) -> None:
         "try:\n    open_tracer('http://127.0.0.1:4318')\n"
         "except ConfigurationError as error:\n    print(error)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={"PYTHONPATH": str(SOURCES)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.endswith("is not installed: install afterword[traces].\n")
+    assert printed(script, tmp_path).endswith("is not installed: install afterword[traces].\n")

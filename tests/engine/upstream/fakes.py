@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -103,6 +104,19 @@ def says(*events: bytes | Message) -> Answer:
 def refuses(status: int, error: object = None, **headers: str) -> Answer:
     """Answers with a status and an error object."""
     return lambda call: call.refuse(status, json.dumps({"error": error}).encode(), **headers)
+
+
+def ends_when_told(go: threading.Event) -> Answer:
+    """Streams `a`, and once `go` is set `b`, its end and its usage of 5 and 2 tokens."""
+
+    async def answer(call: Call) -> None:
+        await call.start()
+        await call.write(frame(text_event("a")))
+        await asyncio.to_thread(go.wait)
+        await call.write(frame(text_event("b", finish="stop")) + frame(usage_event(5, 2)))
+        await call.end()
+
+    return answer
 
 
 def hangs(fake: Callable[[], Fake], *events: bytes | Message) -> Answer:
