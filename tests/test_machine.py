@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from afterword.machine import free_descriptors, free_memory, resident_memory, usable_cores
+from afterword.machine import free_descriptors, free_memory, idle_seconds, resident_memory, usable_cores
 
 MEMINFO = "MemTotal:       8000 kB\nMemFree:         100 kB\nMemAvailable:   4000 kB\n"
 
@@ -70,6 +70,17 @@ def test_the_memory_of_processes_that_were_started_is_added(tmp_path: Path) -> N
         (tmp_path / "self" / "task" / thread / "children").write_text(children)
     # 9 has ended meanwhile.
     assert resident_memory(tmp_path) == 123 * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_what_is_idle_is_summed_over_the_cpus_that_may_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 12})
+    monkeypatch.setattr(os, "sysconf", {"SC_CLK_TCK": 100}.__getitem__)
+    (tmp_path / "stat").write_text(
+        "cpu  9 9 9 9000 9 0 0 0 0 0\ncpu0 1 2 3 4000 50 0 0 0 0 0\ncpu1 1 2 3 900 0 0 0 0 0 0\n"
+        "cpu12 1 2 3 100 50 0 0 0 0 0\nintr 5\n"
+    )
+    assert idle_seconds(tmp_path / "stat") == 42.0
+    assert idle_seconds(tmp_path / "none") is None
 
 
 def test_descriptors_that_are_open_are_not_free(tmp_path: Path) -> None:

@@ -38,6 +38,17 @@ def resident_memory(processes: Path = Path("/proc")) -> int:
     return sum(int(of_process[1]) for of_process in pages if of_process) * os.sysconf("SC_PAGE_SIZE")
 
 
+def idle_seconds(stat: Path = Path("/proc/stat")) -> float | None:
+    """Seconds that the CPUs this process may use have been idle, all together; None if the system does not say.
+
+    Source: proc_stat(5), the times of each CPU in ticks.
+    """
+    allowed = {f"cpu{cpu}" for cpu in _allowed_cpus()}
+    lines = [line.split() for line in _text(stat).splitlines() if line.startswith("cpu")]
+    idle = [int(times[4]) + int(times[5]) for times in lines if times[0] in allowed]
+    return sum(idle) / os.sysconf("SC_CLK_TCK") if idle else None
+
+
 def free_descriptors(listed: Path = Path("/proc/self/fd")) -> int:
     """Files and connections that this process may still open, once its limit is as high as this user may have it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -11,6 +11,7 @@ from afterword.engine.llama.checkpoints import State
 from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.runner import Computed, LlamaRunner
 from afterword.engine.llama.sequence import Saved, Span
+from afterword.engine.llama.thread_count import ThreadCount
 
 
 class FakeRunner:
@@ -35,7 +36,7 @@ class FakeRunner:
         kernels = KERNELS[arithmetic] if kernels is None else kernels
         self._as_meant = kernels == KERNELS[arithmetic]
         self.context = FakeContext(n_slots + arithmetic.n_spare_slots, kernels, n_vocab, capacity, can_cut, window)
-        self._inner = LlamaRunner(cast(LlamaContext, self.context), arithmetic)
+        self._inner = LlamaRunner(cast(LlamaContext, self.context), arithmetic, ThreadCount(1))
 
     @property
     def cells(self) -> list[Cells]:

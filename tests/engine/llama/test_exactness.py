@@ -19,6 +19,7 @@ from afterword.engine.llama.kernels import Kernels
 from afterword.engine.llama.kv import Slot
 from afterword.engine.llama.runner import LlamaRunner
 from afterword.engine.llama.sequence import Span
+from afterword.engine.llama.thread_count import ThreadCount
 
 N_CELLS = 1024
 N_SLOTS = 4
@@ -68,7 +69,7 @@ def context(opened: Opened) -> LlamaContext:
 @pytest.fixture
 def runner(opened: Opened, context: LlamaContext) -> LlamaRunner:
     """A runner as an engine would have it, over the empty slots."""
-    return LlamaRunner(context, opened.arithmetic)
+    return LlamaRunner(context, opened.arithmetic, ThreadCount(1))
 
 
 TOKENS, OTHERS = np.random.default_rng(0).integers(0, 256, (2, N_CELLS)).tolist()

@@ -17,7 +17,7 @@ from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, QUANTISED
 from afterword.engine.llama.batch_rows import Integers
 from afterword.engine.llama.binding import LlamaContext, LlamaModel
 from afterword.engine.llama.caches import Attention
-from afterword.engine.llama.probe import LogitCheck, check_logits, keeps_its_numbers
+from afterword.engine.llama.probe import LogitCheck, check_logits, keeps_its_numbers, threads_do_not_matter
 
 
 def kept(path: Path, *, n_slots: int = 3) -> list[bool]:
@@ -116,5 +116,43 @@ def test_prompts_that_must_not_be_read_together_are_noticed(tmp_path: Path, alon
     context = LlamaContext(model, n_slots=2, n_ctx_slot=256, n_batch=256, n_threads=1, attention=Attention(True))
     arithmetic = replace(INDEPENDENT, prompts_alone=alone)
     assert keeps_its_numbers(context, model.n_vocab, arithmetic) == alone
+    context.close()
+    model.close()
+
+
+class Counting:
+    """A context whose numbers follow from how many threads compute."""
+
+    def __init__(self, context: LlamaContext, n_threads: int) -> None:
+        self._context = context
+        self._n_threads = n_threads
+        self.n_ctx_slot = context.n_ctx_slot
+        self.truncate = context.truncate
+
+    def use_threads(self, n: int) -> None:
+        self._n_threads = n
+        self._context.use_threads(n)
+
+    def decode(self, tokens: Integers, positions: Integers, slots: Integers, outputs: Integers) -> NDArray[np.float32]:
+        found: NDArray[np.float32] = self._context.decode(tokens, positions, slots, outputs).copy()
+        found[..., 0] += self._n_threads
+        return found
+
+
+@pytest.mark.parametrize("name", ["llama", "mamba", "qwen3moe", "gemma3", "rwkv7"])
+def test_numbers_do_not_depend_on_how_many_threads_compute(tmp_path: Path, name: str) -> None:
+    (chosen,) = (architecture for architecture in ARCHITECTURES if architecture.name == name)
+    model = LlamaModel(write_model(tmp_path / "model.gguf", chosen.name, chosen.values))
+    context = LlamaContext(model, n_slots=1, n_ctx_slot=256, n_batch=256, n_threads=4, attention=Attention(True))
+    assert threads_do_not_matter(context, model.n_vocab, 4)
+    assert context.length(0) == 0
+    context.close()
+    model.close()
+
+
+def test_numbers_that_depend_on_threads_are_noticed(tmp_path: Path) -> None:
+    model = LlamaModel(write_tiny(tmp_path, Tiny("Q8_0")))
+    context = LlamaContext(model, n_slots=1, n_ctx_slot=256, n_batch=256, n_threads=3, attention=Attention(True))
+    assert not threads_do_not_matter(cast(LlamaContext, Counting(context, 3)), model.n_vocab, 3)
     context.close()
     model.close()

@@ -12,6 +12,7 @@ from afterword.engine.llama.binding import LlamaContext
 from afterword.engine.llama.kv import Slot
 from afterword.engine.llama.runner import LlamaRunner
 from afterword.engine.llama.sequence import Span
+from afterword.engine.llama.thread_count import ThreadCount
 
 PROMPT = words(1200)
 
@@ -72,7 +73,7 @@ class Bench:
 
     def __init__(self, arithmetic: Arithmetic = QUANTISED, *, can_cut: bool = True) -> None:
         self.context = FakeContext(can_cut=can_cut)
-        self.runner = LlamaRunner(cast(LlamaContext, self.context), arithmetic)
+        self.runner = LlamaRunner(cast(LlamaContext, self.context), arithmetic, ThreadCount(1))
 
     def forward(self, *spans: Span) -> list[list[list[float]]]:
         """The logits of each span."""

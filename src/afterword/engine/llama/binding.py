@@ -268,6 +268,10 @@ class LlamaContext:
             raise RuntimeError(f"llama_decode failed with code {code}: {' '.join(_recent_errors)}")
         return self._logits(self._rows.n_outputs)
 
+    def use_threads(self, n: int) -> None:
+        """How many threads compute from now on."""
+        c.llama_set_n_threads(self.pointer, n, n)
+
     def _logits(self, n: int) -> NDArray[np.float32]:
         """The last call's logits, in llama.cpp's own buffer, which moves when it grows.
 

@@ -36,13 +36,15 @@ from afterword.engine.llama.memory import (
     plan_memory,
 )
 from afterword.engine.llama.openmp import release_workers
-from afterword.engine.llama.probe import LogitCheck, check_logits, keeps_its_numbers
+from afterword.engine.llama.probe import LogitCheck, check_logits, keeps_its_numbers, threads_do_not_matter
 from afterword.engine.llama.runner import LlamaRunner
 from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.slot_sizes import SlotSizes, measure_slot
+from afterword.engine.llama.thread_count import ThreadCount
 from afterword.engine.llama.vocabulary import Vocabulary
 from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.errors import ConfigurationError
+from afterword.machine import idle_seconds
 
 log = structlog.get_logger("afterword.engine")
 
@@ -189,6 +191,7 @@ def _embedded(
 ) -> EmbeddedModel:
     model, memory, context = opened.model, opened.memory, opened.context
     exact = _is_exact(opened, identity, cache)
+    threads = _thread_count(opened, _n_threads(settings), exact, identity, cache)
     # The probe computed in this thread and leaves OpenMP workers behind; from here on the engine's thread computes.
     release_workers()
     capabilities = Capabilities(
@@ -207,7 +210,7 @@ def _embedded(
         can_cut=model.memory_can_be_cut,
         checkpoint_bytes=memory.checkpoints,
     )
-    runner = LlamaRunner(context, opened.arithmetic)
+    runner = LlamaRunner(context, opened.arithmetic, threads)
 
     def free() -> None:
         context.close()
@@ -244,6 +247,18 @@ def _is_exact(opened: _Opened, identity: tuple[object, ...], cache: ResultCache)
         return str(keeps_its_numbers(opened.context, opened.model.n_vocab, opened.arithmetic))
 
     return cache.get(f"probe {identity}", probe) == "True"
+
+
+def _thread_count(
+    opened: _Opened, n_threads: int, exact: bool, identity: tuple[object, ...], cache: ResultCache
+) -> ThreadCount:
+    """Fewer threads at times, unless that would break the promise that numbers are always the same."""
+
+    def probe() -> str:
+        return str(threads_do_not_matter(opened.context, opened.model.n_vocab, n_threads))
+
+    free = not exact or cache.get(f"threads {identity}", probe) == "True"
+    return ThreadCount(n_threads, least=1 if free else n_threads, idle=idle_seconds)
 
 
 def _n_threads(settings: LlamaSettings) -> int:

@@ -89,6 +89,25 @@ def keeps_its_numbers(context: LlamaContext, n_vocab: int, arithmetic: Arithmeti
     return same
 
 
+def threads_do_not_matter(context: LlamaContext, n_vocab: int, n_threads: int) -> bool:
+    """Whether fewer than the context's `n_threads` compute the same numbers, of a piece of a prompt and of single rows.
+
+    Uses and clears slot 0; the context has all its threads again afterwards.
+    """
+    if context.n_ctx_slot < N:
+        return False
+    tokens = (np.arange(N, dtype=np.int64) * 7919 % n_vocab).astype(np.int32)
+    cut = [N - N_LONE, *[1] * N_LONE]
+    expected = _after(context, tokens, cut)
+    same = True
+    for fewer in {1, n_threads // 2, n_threads - 1} - {0, n_threads}:
+        context.use_threads(fewer)
+        same = same and bool(np.array_equal(expected, _after(context, tokens, cut)))
+    context.use_threads(n_threads)
+    context.truncate(0, 0)
+    return same
+
+
 def _lone_rows_keep_theirs(context: LlamaContext, n_vocab: int) -> bool:
     """Whether the only row of a micro-batch, or the only one put out, has the numbers it has among others.
 

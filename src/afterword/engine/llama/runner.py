@@ -3,6 +3,7 @@
 The only caller of `LlamaContext`. Engine thread only.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,6 +16,7 @@ from afterword.engine.llama.arithmetic import Arithmetic, Rows, lay_out
 from afterword.engine.llama.binding import LlamaContext
 from afterword.engine.llama.checkpoints import State
 from afterword.engine.llama.sequence import Saved, Span
+from afterword.engine.llama.thread_count import ThreadCount
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +89,11 @@ class Runner(Protocol):
 class LlamaRunner(Runner):
     """`Runner` on a llama.cpp context, which has the spare slots of its arithmetic at its end."""
 
-    def __init__(self, context: LlamaContext, arithmetic: Arithmetic) -> None:
+    def __init__(self, context: LlamaContext, arithmetic: Arithmetic, threads: ThreadCount) -> None:
+        """`threads`: begins with those that the context has."""
         self._context = context
         self._arithmetic = arithmetic
+        self._threads = threads
         self._snapshot: tuple[int, Saved] | None = None
         self._duplicate: int | None = None
         """The latest slot that the next decode makes equal another one."""
@@ -120,7 +124,12 @@ class LlamaRunner(Runner):
             positions += range(piece.start, piece.start + n)
             slots += [piece.slot] * n
             outputs += piece.outputs
-        return self._context.decode(tokens, positions, slots, outputs)
+        n_threads, began, had = self._threads.n, time.perf_counter(), time.process_time()
+        logits = self._context.decode(tokens, positions, slots, outputs)
+        self._threads.note(began, time.perf_counter(), time.process_time() - had)
+        if self._threads.n != n_threads:
+            self._context.use_threads(self._threads.n)
+        return logits
 
     def _take_back(self, rows: list[Rows]) -> frozenset[int]:
         """Have each slot hold what it held before the rows. Those that cannot be cut there hold nothing then."""
