@@ -25,6 +25,7 @@ REQUESTS: list[Any] = [
     pytest.param({"prompt": "hello", "seed": 1, "return_token_ids": True}, id="token ids"),
     pytest.param({"prompt": "hello", "echo": True, "max_tokens": 0, "return_token_ids": True}, id="ids of nothing"),
     pytest.param({"prompt": [[104, 105], [195]], "n": 2, "return_token_ids": True, "echo": True}, id="ids of a batch"),
+    pytest.param({"prompt": "hello", "num_beams": 2, "n": 2, "logprobs": 1, "echo": True}, id="beams"),
     pytest.param({}, id="no prompt"),
 ]
 
@@ -93,6 +94,10 @@ EVERY_FIELD: dict[str, Any] = {
     "dry_penalty_last_n": 50,
     "dry_sequence_breakers": ["zz"],
     "no_repeat_ngram_size": 9,
+    "use_beam_search": False,
+    "num_beams": 1,
+    "length_penalty": 0.5,
+    "early_stopping": "never",
     # At most one may be more than nothing.
     "json_schema": None,
     "regex": "",

@@ -63,6 +63,25 @@ async def test_token_ids_are_those_of_the_listed_tokens(fields: dict[str, Any]) 
         assert (listed["prompt_token_ids"], listed["token_ids"]) == (prompt, choice["token_ids"])
 
 
+async def test_the_best_beams_are_the_choices() -> None:
+    asked = {"prompt": "hello ", "max_tokens": 3, "use_beam_search": True, "best_of": 4, "n": 2, "logprobs": 0}
+    async with client_of(app_of()) as client:
+        body = (await client.post("/v1/completions", json=asked)).json()
+        all_of_them = (await client.post("/v1/completions", json=asked | {"n": 4})).json()
+        streamed = await client.post("/v1/completions", json=asked | {"n": 4, "stream": True})
+    choices = body["choices"]
+    assert choices[0]["text"] == "hel"
+    sums = [sum(choice["logprobs"]["token_logprobs"]) for choice in all_of_them["choices"]]
+    assert sums == sorted(sums, reverse=True)
+    assert len(set(sums)) == 4
+    assert choices == all_of_them["choices"][:2]
+    assert body["usage"]["completion_tokens"] == 12
+    texts = ["", "", "", ""]
+    for chunk in chunks_of(streamed.text):
+        texts[chunk["choices"][0]["index"]] += chunk["choices"][0]["text"]
+    assert texts == [choice["text"] for choice in all_of_them["choices"]]
+
+
 async def test_all_chunks_of_a_stream_share_their_head() -> None:
     async with client_of(app_of()) as client:
         response = await client.post("/v1/completions", json=GREEDY | {"stream": True, "n": 2})

@@ -154,7 +154,7 @@ CASES = [
         for name, value in (
             ("bad_words", ["x"]),
             ("guidance_scale", 2),
-            ("use_beam_search", True),
+            ("penalty_alpha", 0.6),
             ("messages", [{"role": "user", "content": "x"}]),
         )
     ),

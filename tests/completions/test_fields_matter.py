@@ -79,6 +79,10 @@ CHANGES: dict[str, Any] = {
     "dry_sequence_breakers": ["!"],
     "no_repeat_ngram_size": 3,
     "do_sample": False,
+    "use_beam_search": True,
+    "num_beams": 2,
+    "length_penalty": 2,
+    "early_stopping": True,
     "json_schema": {"type": "object"},
     "regex": "a+",
     "grammar": 'start: "a"',
@@ -91,7 +95,9 @@ CHANGES: dict[str, Any] = {
     "guided_grammar": 'start: "a"',
     "ebnf": 'root ::= "a"',
 }
-MODIFIES = {field.name: field.modifies for field in FIELDS if field.modifies is not None}
+MODIFIES = {field.name: field.modifies for field in FIELDS if field.modifies is not None} | dict.fromkeys(
+    ("length_penalty", "early_stopping"), "use_beam_search"
+)
 BASE: dict[str, Any] = {"prompt": "some text"}
 
 

@@ -51,6 +51,7 @@ USES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no_repeat_ngram_size": ({"no_repeat_ngram_size": 3}, "no_repeat_ngram_size"),
     "grammars": ({"guided_regex": "a+"}, "guided_regex"),
+    "beams": ({"use_beam_search": True}, "use_beam_search"),
     "ignore_eos": ({"ignore_eos": True}, "ignore_eos"),
     "min_tokens": ({"min_tokens": 1}, "min_tokens"),
     "stop_token_ids": ({"stop_token_ids": [5]}, "stop_token_ids"),
@@ -79,6 +80,9 @@ NEUTRAL: dict[str, Any] = {
     "dynatemp_high": 3,
     "adaptive_target": -0.01,
     "top_n_sigma": -1,
+    "num_beams": 1,
+    "length_penalty": 2,
+    "early_stopping": True,
     "min_keep": 1,
 }
 """Values that every model can do without any of the features: one token left to draw is greedy, however it was said."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afterword.completions.rank import best_first
+from afterword.completions.rank import as_found, best_first
 from afterword.engine.events import Finished
 
 
@@ -40,3 +40,8 @@ def test_the_order_of_finishing_does_not_matter(candidates: list[tuple[float, in
 def test_what_the_content_filter_has_cut_comes_last() -> None:
     cut, unscored = Finished(0, "content_filter", 1, -0.1, 1), Finished(1, "stop", 0, 0.0, 0)
     assert best_first([cut, unscored]) == [unscored, cut]
+
+
+def test_a_search_has_ranked_its_candidates() -> None:
+    ended = [Finished(1, "stop", 1, -1.0, 1), Finished(2, "stop", 1, -0.1, 1), Finished(0, "content_filter", 1, 0.0, 1)]
+    assert [candidate.index for candidate in as_found(ended)] == [1, 2, 0]

@@ -1,11 +1,22 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.completions.scripted import BOS, EOS, MID, AsciiTokenizer, completion, letters, served
+from tests.completions.scripted import (
+    BOS,
+    CAPABILITIES,
+    EOS,
+    MID,
+    AsciiTokenizer,
+    ScriptedEngine,
+    completion,
+    letters,
+    served,
+)
 
 from afterword.completions.completion import Completion
 from afterword.config.tree import ServerConfig
-from afterword.engine.request import GenerationRequest
+from afterword.engine.request import Beams, GenerationRequest
 from afterword.errors import ContextExceeded, InvalidRequest
 from afterword.fields.sampling import Sampling
 from afterword.fields.shown import Shown
@@ -178,6 +189,56 @@ def test_ranking_needs_log_probabilities_that_the_answer_does_not_show() -> None
     assert (only(result).logprobs, result.shown.logprobs) == (0, None)
     assert only(completion(n=1, best_of=2, logprobs=3)).logprobs == 3
     assert only(completion(n=2, best_of=2)).logprobs is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "width"),
+    [
+        ({"use_beam_search": True, "best_of": 3}, 3),
+        ({"use_beam_search": True, "n": 2}, 2),
+        ({"num_beams": 4, "n": 2}, 4),
+        ({"num_beams": 4, "best_of": 4, "use_beam_search": True}, 4),
+        ({"use_beam_search": True}, 1),
+    ],
+)
+def test_beams_have_two_spellings(fields: dict[str, Any], width: int) -> None:
+    request = only(completion(**fields, length_penalty=2, early_stopping="never", temperature=1.5, top_k=4))
+    assert (request.n_candidates, request.beams) == (width, Beams(2.0, "never"))
+    assert request.sampling == Sampling(temperature=0.0)
+    assert request.reproducible
+
+
+def test_without_beams_nothing_is_searched_for() -> None:
+    assert only(completion(num_beams=1, length_penalty=2, early_stopping=True)).beams is None
+    assert only(completion(num_beams=3, max_tokens=0)).beams is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"num_beams": 3, "n": 4}, "num_beams"),
+        ({"num_beams": 3, "best_of": 2}, "num_beams"),
+        ({"num_beams": 3, "stream": True}, "num_beams"),
+        ({"use_beam_search": True, "best_of": 2, "stream": True}, "best_of"),
+        ({"num_beams": 0}, "num_beams"),
+        ({"num_beams": 2, "early_stopping": "sometimes"}, "early_stopping"),
+        ({"num_beams": 2, "length_penalty": 11}, "length_penalty"),
+    ],
+)
+def test_beams_that_contradict_are_refused(fields: dict[str, Any], param: str) -> None:
+    assert refused(**fields)[0] == param
+
+
+def test_a_search_needs_a_slot_for_each_beam_and_room_for_all() -> None:
+    can = replace(CAPABILITIES, n_slots=4, n_cells=100)
+    model = ServedModel("small", ScriptedEngine(capabilities=can), 0)
+    assert only(completion(model, prompt="a" * 20, num_beams=4, max_tokens=5)).n_candidates == 4
+    with pytest.raises(InvalidRequest, match=r"with 5 beams needs as many slots; this model has 4") as slots:
+        completion(model, prompt="a", num_beams=5)
+    assert slots.value.param == "num_beams"
+    with pytest.raises(InvalidRequest, match=r"4 x \(20 \+ 6\) = 104 tokens; .* together hold 100\.") as cells:
+        completion(model, prompt="a" * 20, use_beam_search=True, best_of=4, max_tokens=6)
+    assert cells.value.param == "max_tokens"
 
 
 def test_candidates_are_capped_over_the_whole_request() -> None:

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from tests.completions.scripted import completion
 from tests.contract.engines import ENGINES, ON_A_CLUSTER, OpenEngine
+from tests.engine.beam_reference import beam_search
 from tests.fakes import Told, complete, eventually, generation_request, tell, until_prompt_is_done
 
 from afterword.completions.assemble import Assembler
 from afterword.completions.run import run
 from afterword.engine.base import Engine, Generation
 from afterword.engine.events import Chunk, Event, Finished, PromptDone, Started
-from afterword.engine.request import GenerationRequest
+from afterword.engine.request import Beams, GenerationRequest
 from afterword.engine.sampling.masks import compiled, ends_of
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded
 from afterword.fields.grammars import Grammar
@@ -118,6 +119,58 @@ async def test_offsets_count_from_the_start_of_the_prompt(engine: Engine) -> Non
     assert offsets[0] == len(TEXT)
     assert offsets == sorted(offsets)
     assert offsets[-1] <= len(TEXT) + len(told.text())
+
+
+@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+async def test_a_search_finds_what_the_definition_says(engine: Engine, early_stopping: Any) -> None:
+    needs(engine, "beams")
+    rules: dict[str, Any] = {"length_penalty": 0.5, "early_stopping": early_stopping}
+    two = (await complete(engine, ask(engine, max_tokens=2, logprobs=20))).tokens()
+    if await likely_after(engine, (*ask(engine).prompt, two[0].id)) != likely_in(engine, two[1].top):
+        pytest.skip("this engine goes on otherwise where a prompt has its tokens")
+    end = min(engine.tokenizer.end_ids)
+    search = ask(engine, n_candidates=3, max_tokens=4, beams=Beams(**rules), logprobs=0, end_ids=frozenset({end}))
+    told = await complete(engine, search)
+    after: dict[tuple[int, ...], list[float]] = {}
+    while True:
+        try:
+            expected = beam_search(after.__getitem__, width=3, max_tokens=4, ends={end}, **rules)
+        except KeyError as missing:
+            [tokens] = missing.args
+            after[tokens] = await likely_after(engine, search.prompt + tokens)
+        else:
+            break
+    found = [tuple(token.id for token in told.tokens(index)) for index in range(3)]
+    assert found == [answer.tokens for answer in expected]
+    for index, answer in enumerate(expected):
+        score = told.finished(index).sum_logprob / len(answer.tokens) ** 0.5
+        assert score == pytest.approx(answer.score, abs=1e-5)
+
+
+async def likely_after(engine: Engine, prompt: tuple[int, ...]) -> list[float]:
+    """Log-probabilities of what is likely after a prompt, very low ones for all else."""
+    told = await complete(engine, generation_request(prompt, max_tokens=1, logprobs=20))
+    return likely_in(engine, told.tokens()[0].top)
+
+
+def likely_in(engine: Engine, top: tuple[tuple[int, float], ...]) -> list[float]:
+    scores = [-1e9] * engine.tokenizer.n_vocab
+    for token, logprob in top:
+        scores[token] = round(logprob, 6)
+    return scores
+
+
+async def test_a_search_is_the_same_in_a_crowd(engine: Engine) -> None:
+    needs(engine, "beams")
+    if not engine.capabilities.reproducible:
+        pytest.skip("this engine promises no equal numbers")
+    search = ask(engine, n_candidates=2, max_tokens=12, beams=Beams(1.0, early_stopping=False), logprobs=2)
+    alone = await complete(engine, search)
+    others = [ask(engine, text=TEXT[i:], sampling=WARM, n_candidates=2, seed=i) for i in range(3)]
+    crowd = await asyncio.gather(*(complete(engine, one) for one in [others[0], search, *others[1:], search]))
+    for told in (crowd[1], crowd[4]):
+        assert [told.tokens(index) for index in (0, 1)] == [alone.tokens(index) for index in (0, 1)]
+        assert [told.finished(index) for index in (0, 1)] == [alone.finished(index) for index in (0, 1)]
 
 
 async def test_nothing_to_sample_only_processes_the_prompt(engine: Engine) -> None:

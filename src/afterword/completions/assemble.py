@@ -9,7 +9,7 @@ from typing import assert_never
 
 from afterword.completions.completion import Completion, Prompt
 from afterword.completions.counting import TokenCount, Usage
-from afterword.completions.rank import best_first
+from afterword.completions.rank import as_found, best_first
 from afterword.engine.events import Chunk, Counted, Event, Finished, PromptDone, PromptScores, SampledToken, Started
 
 
@@ -128,7 +128,8 @@ class Assembler:
         if len(ended) < len(candidates):
             return []
         deltas = []
-        for k, finished in enumerate(best_first(ended)[: self._completion.n]):
+        in_order = best_first if self._completion.generations[prompt_index].beams is None else as_found
+        for k, finished in enumerate(in_order(ended)[: self._completion.n]):
             chunks = candidates[finished.index].chunks
             text = "".join(chunk.text for chunk in chunks)
             tokens = tuple(token for chunk in chunks for token in chunk.tokens)

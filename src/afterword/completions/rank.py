@@ -1,4 +1,4 @@
-"""The order of a prompt's candidates for `best_of`. Pure."""
+"""The order of a prompt's candidates where they are more than its choices. Pure."""
 
 from collections.abc import Sequence
 
@@ -12,6 +12,11 @@ def best_first(candidates: Sequence[Finished]) -> list[Finished]:
     content filter ended after all others: its text is cut off.
     """
     return sorted(candidates, key=lambda one: (one.reason == "content_filter", -_mean(one), one.index))
+
+
+def as_found(candidates: Sequence[Finished]) -> list[Finished]:
+    """The candidates of a search, which has ranked them; those that the content filter ended come last likewise."""
+    return sorted(candidates, key=lambda one: (one.reason == "content_filter", one.index))
 
 
 def _mean(candidate: Finished) -> float:

@@ -14,7 +14,7 @@ from afterword.completions.parse import STRICT_LOGPROBS
 from afterword.completions.prompts import PromptRules, begins_with_bos, check_ids, read_prompt, text_of_ids
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import UNKNOWN_CONTEXT, Capabilities
-from afterword.engine.request import GenerationRequest
+from afterword.engine.request import Beams, GenerationRequest
 from afterword.engine.sampling.masks import GrammarFailed, compiled, ends_of
 from afterword.errors import ContextExceeded, InvalidRequest
 from afterword.fields.body import CompletionBody
@@ -31,6 +31,7 @@ def resolve(body: CompletionBody, served: ServedModel, server: ServerConfig) -> 
     refuse_missing_features(body, best_of, served)
     _check_logprobs(body, served, server)
     _check_suffix(body)
+    _check_beams(body, best_of, served.engine.capabilities)
     seed = secrets.randbits(63) if body.seed is None else body.seed
     pattern = _pattern(body, served.engine.tokenizer, best_of, seed)
     rules = PromptRules(
@@ -44,6 +45,7 @@ def resolve(body: CompletionBody, served: ServedModel, server: ServerConfig) -> 
     for number, item in enumerate(body.prompt):
         prompt, pending = _prompt(item, body.suffix, served, rules)
         _check_context(prompt, body, served.engine.capabilities)
+        _check_cells(prompt, body, best_of, served.engine.capabilities)
         prompts.append(prompt)
         generations.append(
             replace(pattern, prompt=prompt.tokens, prompt_index=number, text_offset=len(prompt.text), pending=pending)
@@ -84,21 +86,39 @@ def _check_answer(completion: Completion, server: ServerConfig) -> None:
 
 
 def _best_of(body: CompletionBody) -> int:
-    if body.best_of is None:
+    """Candidates for each prompt, or beams."""
+    n_beams = body.search.num_beams
+    if n_beams > 1 and body.best_of not in (None, n_beams):
+        raise InvalidRequest(
+            f"'num_beams' ({n_beams}) and 'best_of' ({body.best_of}) must be the same: both are the number of beams.",
+            param="num_beams",
+        )
+    param, best_of = ("num_beams", n_beams) if n_beams > 1 else ("best_of", body.best_of)
+    if best_of is None:
         return body.n
-    if body.best_of < body.n:
+    if best_of < body.n:
         raise InvalidRequest(
-            f"'best_of' ({body.best_of}) must not be less than 'n' ({body.n}): it is the number of candidates that "
+            f"'{param}' ({best_of}) must not be less than 'n' ({body.n}): it is the number of candidates that "
             "the n choices are taken from.",
-            param="best_of",
+            param=param,
         )
-    if body.best_of > body.n and body.stream:
+    if best_of > body.n and body.stream:
         raise InvalidRequest(
-            f"'best_of' ({body.best_of}) greater than 'n' ({body.n}) cannot be streamed: the best are known at the "
+            f"'{param}' ({best_of}) greater than 'n' ({body.n}) cannot be streamed: the best are known at the "
             "end only.",
-            param="best_of",
+            param=param,
         )
-    return body.best_of
+    return best_of
+
+
+def _check_beams(body: CompletionBody, n_beams: int, can: Capabilities) -> None:
+    """Each beam has a slot, for the whole time."""
+    if body.search.wanted and n_beams > can.n_slots:
+        raise InvalidRequest(
+            f"A beam search with {n_beams} beams needs as many slots; this model has {can.n_slots} (`parallel`).",
+            param="num_beams" if body.search.num_beams > 1 else "best_of",
+            code="integer_above_max_value",
+        )
 
 
 def _check_size(n_candidates: int, server: ServerConfig) -> None:
@@ -152,18 +172,32 @@ def _check_context(prompt: Prompt, body: CompletionBody, can: Capabilities) -> N
         )
 
 
+def _check_cells(prompt: Prompt, body: CompletionBody, n_beams: int, can: Capabilities) -> None:
+    """What a single sequence needs there always is; beams need it at once."""
+    n_needed = n_beams * (len(prompt.tokens) + body.max_tokens)
+    if body.search.wanted and can.n_cells is not None and n_needed > can.n_cells:
+        raise InvalidRequest(
+            f"A beam search needs beams x (prompt tokens + max_tokens) = {n_beams} x ({len(prompt.tokens)} + "
+            f"{body.max_tokens}) = {n_needed} tokens; all slots of this model together hold {can.n_cells}.",
+            param="max_tokens",
+            code="integer_above_max_value",
+        )
+
+
 def _pattern(body: CompletionBody, tokenizer: Tokenizer, best_of: int, seed: int) -> GenerationRequest:
     """The request to the engine with what all prompts have in common; the prompt in it is a placeholder."""
+    beams = _beams(body)
     return GenerationRequest(
         prompt=(tokenizer.separator_id,),
         n_candidates=best_of,
         max_tokens=body.max_tokens,
         sampling=_sampling(body, tokenizer),
         seed=seed,
-        reproducible=body.seed is not None,
+        reproducible=body.seed is not None or beams is not None,
         min_tokens=body.max_tokens if body.ignore_eos and body.constraints.given else body.min_tokens,
         end_ids=_end_ids(body, tokenizer),
         grammar=_grammar(body),
+        beams=beams,
         stops=body.stop,
         include_stop=body.include_stop_str_in_output,
         skip_special_tokens=body.skip_special_tokens,
@@ -172,12 +206,21 @@ def _pattern(body: CompletionBody, tokenizer: Tokenizer, best_of: int, seed: int
     )
 
 
+def _beams(body: CompletionBody) -> Beams | None:
+    """Where nothing is generated nothing is searched for."""
+    search = body.search
+    return Beams(search.length_penalty, search.early_stopping) if search.wanted and body.max_tokens > 0 else None
+
+
 def _sampling(body: CompletionBody, tokenizer: Tokenizer) -> Sampling:
     check_ids((token for token, _ in body.sampling.logit_bias), tokenizer, "logit_bias")
     try:
         sampling = body.sampling.applied()
     except ValueError as error:
         raise InvalidRequest(str(error), param="dynatemp_low") from None
+    if body.search.wanted:
+        # A search draws nothing.
+        sampling = replace(sampling, temperature=0.0).plain()
     if not body.do_sample:
         sampling = replace(sampling, temperature=0.0)
     keeps_all = not 0 < sampling.top_k < tokenizer.n_vocab
@@ -216,7 +259,7 @@ def _control_token(stop: str, tokenizer: Tokenizer) -> int | None:
 
 def _logprobs(body: CompletionBody, best_of: int) -> int | None:
     """Also 0, to rank candidates or to list token ids: engines list tokens only with log-probabilities."""
-    needed = best_of > body.n or body.shown.lists_tokens
+    needed = (best_of > body.n and not body.search.wanted) or body.shown.lists_tokens
     return 0 if needed and body.shown.logprobs is None else body.shown.logprobs
 
 

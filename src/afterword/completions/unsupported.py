@@ -3,7 +3,7 @@
 Owns the list of them, with the values at which each changes nothing. Any other value is refused by name: ignoring it
 would give another answer than was asked for (docs/rules.md#unsupported-fields). Knows no model and no supported field.
 
-Fields that only modify another one of these (`negative_prompt_scale`, `length_penalty`...) need not be listed: they
+Fields that only modify another one of these (`negative_prompt_scale`, `top_k_contrastive`...) need not be listed: they
 change nothing while that one is refused.
 """
 
@@ -28,9 +28,6 @@ UNSUPPORTED: dict[str, tuple[object, ...]] = {
     "ban_eos_token": (False,),
     "logits_processors": (),
     # searches instead of sampling
-    "use_beam_search": (False,),
-    "num_beams": (1,),
-    "length_penalty": (1,),
     "penalty_alpha": (0,),
     # penalties
     "encoder_repetition_penalty": (1,),

@@ -4,6 +4,9 @@ Owns the rules about ends, lengths and stops (docs/rules.md#finish-reason) and a
 (docs/rules.md#listed-tokens). Does not know how a token was sampled or who reads the events.
 """
 
+from copy import copy
+from typing import Self
+
 from afterword.engine.events import Chunk, Event, Finished, SampledToken
 from afterword.engine.request import GenerationRequest
 from afterword.text.stops import Stops, shared_stops
@@ -41,6 +44,12 @@ class Candidate:
         self._stream: TextStream[SampledToken] = TextStream(stops, offset=request.text_offset, pending=request.pending)
         self._sum_logprob = 0.0
         self._n_scored = 0
+
+    def fork(self) -> Self:
+        """Another one that begins alike, with the same index."""
+        other = copy(self)
+        other._stream = self._stream.fork()
+        return other
 
     @property
     def offset(self) -> int:

@@ -10,15 +10,18 @@ import hashlib
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from afterword.engine.base import Capabilities, Engine, EngineStats, Generation
+from afterword.engine.beam_search import Beam, BeamSearch
 from afterword.engine.candidate import Candidate, new_candidates
 from afterword.engine.capacity import Capacity
 from afterword.engine.echo_model import EchoModel, likeliest, log_softmax
 from afterword.engine.events import Event, PromptDone, PromptScores, Started
 from afterword.engine.mailbox import Mailbox, MailboxGeneration
 from afterword.engine.request import GenerationRequest
+from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.engine.sampling.masks import Mask, Masks, masks_of
 from afterword.engine.sampling.random_stream import RandomStream
 from afterword.engine.sampling.sampler import Sampler, Workspace
@@ -53,6 +56,7 @@ class EchoEngine(Engine):
         self.fingerprint = "fp_" + hashlib.blake2b(f"echo 1, context {context}".encode(), digest_size=5).hexdigest()
         self._model = EchoModel(self.tokenizer.n_vocab, first_control=ByteTokenizer.END)
         self._workspace = Workspace(self.tokenizer.n_vocab)
+        self._log_softmax = LogSoftmax(self.tokenizer.n_vocab)
         self._masks = Masks(self.tokenizer)
         self._token_delay = token_delay
         self._tracker = RequestTracker(Capacity(n_slots, max_waiting), Counters())
@@ -98,7 +102,11 @@ class EchoEngine(Engine):
         scores = await self._scores(request.prompt, request.prompt_logprobs)
         self._tracker.counters.add_prompt(len(request.prompt), n_cached=0)
         job.mailbox.post([PromptDone(0, scores)])
-        candidates = job.candidates = new_candidates(request, self.tokenizer)
+        candidates = new_candidates(request, self.tokenizer)
+        if request.beams is not None:
+            await self._search(job, candidates[0])
+            return
+        job.candidates = candidates
         if request.max_tokens == 0:
             job.mailbox.post([candidate.finish_empty() for candidate in candidates])
             return
@@ -119,6 +127,26 @@ class EchoEngine(Engine):
             await asyncio.sleep(self._token_delay)
             # After the pause, in which the reader may have ended some of them.
             samplers = [each for each in samplers if not each.candidate.finished]
+
+    async def _search(self, job: "_Job", candidate: Candidate) -> None:
+        """By beam search; what was found comes at the end."""
+        request = job.request
+        mask = masks_of(request, self._masks)[0]
+        first = _CandidateSampler(candidate, request, self._model, self._workspace, mask)
+        search = BeamSearch(request, self._log_softmax, Beam(candidate, first.sampler))
+        while search.beams:
+            extensions = [
+                extension
+                for number, beam in enumerate(search.beams)
+                for extension in search.extensions(number, first.row(beam.candidate.n_tokens, beam.token))
+            ]
+            self._tracker.counters.add_step(len(search.beams))
+            search.choose(extensions)
+            await asyncio.sleep(self._token_delay)
+        answers = list(search.answers())
+        job.candidates = [found for found, _ in answers]
+        self._tracker.counters.completion_tokens += sum(found.n_tokens for found in job.candidates)
+        job.mailbox.post([event for _, events in answers for event in events])
 
     async def _scores(self, prompt: tuple[int, ...], k: int | None) -> PromptScores | None:
         """Scores of the prompt, None if `k` is. Its first token is the expected one after each."""
@@ -175,9 +203,9 @@ class _CandidateSampler:
         self.candidate = candidate
         self._request = request
         self._model = model
-        self._previous = request.prompt[-1]
+        self._previous = -1
         self._is_plain = _is_plain(request)
-        self._sampler = Sampler(
+        self.sampler = Sampler(
             request.sampling,
             workspace,
             RandomStream(request.seed, request.prompt_index, candidate.index),
@@ -190,21 +218,29 @@ class _CandidateSampler:
 
     def next_events(self) -> list[Event]:
         """Sample one token; the events that follow from it."""
-        prompt = self._request.prompt
-        expected = prompt[self.candidate.n_tokens % len(prompt)]
         if self._is_plain:
-            return self.candidate.accept(expected, None, ())
-        logits = self._model.logits([self._previous], expected)
-        token = self._sampler.sample(logits[0], self.candidate.n_tokens)
-        self._sampler.accept(token)
+            return self.candidate.accept(self._expected(self.candidate.n_tokens), None, ())
+        row = self.row(self.candidate.n_tokens, self._previous)
+        token = self.sampler.sample(row, self.candidate.n_tokens)
+        self.sampler.accept(token)
         self._previous = token
         k = self._request.logprobs
         if k is None:
             return self.candidate.accept(token, None, ())
-        logprobs = log_softmax(logits)
+        logprobs = log_softmax(row[np.newaxis])
         top_ids: list[int] = likeliest(logprobs, k)[0].tolist()
         top = tuple((top_id, float(logprobs[0, top_id])) for top_id in top_ids)
         return self.candidate.accept(token, float(logprobs[0, token]), top)
+
+    def row(self, n_sampled: int, previous: int) -> NDArray[np.float32]:
+        """(n_vocab,) logits after so many tokens, the last of which is `previous`."""
+        before = previous if n_sampled > 0 else self._request.prompt[-1]
+        row: NDArray[np.float32] = self._model.logits([before], self._expected(n_sampled))[0]
+        return row
+
+    def _expected(self, n_sampled: int) -> int:
+        prompt = self._request.prompt
+        return prompt[n_sampled % len(prompt)]
 
 
 def _is_plain(request: GenerationRequest) -> bool:

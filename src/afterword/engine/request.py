@@ -1,6 +1,7 @@
 """What an engine is asked for: one prompt, some candidates, every default filled in."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from afterword.engine.line import ANYBODY, Claim
 from afterword.engine.trace import NO_TRACE, Trace
@@ -8,8 +9,18 @@ from afterword.fields.sampling import Sampling
 
 
 @dataclass(frozen=True, slots=True)
+class Beams:
+    """How a beam search compares what it finds (docs/rules.md#beam-search)."""
+
+    length_penalty: float
+    """Power of the length that a sum of log-probabilities is divided by."""
+    early_stopping: bool | Literal["never"]
+    """When it ends: at the last of as many ends as there are beams; once none that is better is likely; or possible."""
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """One prompt being completed by `n_candidates` independent candidates."""
+    """One prompt being completed by `n_candidates` independent candidates, or by a search with as many beams."""
 
     prompt: tuple[int, ...]
     """Token ids, at least one, all within the vocabulary."""
@@ -29,6 +40,8 @@ class GenerationRequest:
     """Tokens that end a candidate with `stop`; the model's own, the request's, none with ignore_eos."""
     grammar: str | None = None
     """What each candidate's text must be, as `engine/sampling/masks.py` has compiled it; None: anything."""
+    beams: Beams | None = None
+    """Search, and draw nothing: the candidates are what was found, best first. None: each is sampled."""
     stops: tuple[str, ...] = ()
     """Texts that end a candidate; none is empty."""
     include_stop: bool = False
@@ -53,3 +66,4 @@ class GenerationRequest:
         assert self.n_candidates >= 1
         assert self.max_tokens >= 0
         assert all(self.stops), "an empty stop matches everything"
+        assert self.beams is None or self.max_tokens > 0, "a search samples something"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from afterword.fields.field import documented, extension
 from afterword.fields.grammars import Constraints
 from afterword.fields.sampling import Sampling
+from afterword.fields.search import Search
 from afterword.fields.shapes import Prompts, Stops, StreamOptions, Text, TokenIds
 from afterword.fields.shown import Shown
 
@@ -15,11 +16,12 @@ _READING = "Prompt and text"
 
 @dataclass(frozen=True, slots=True)
 class CompletionBody:
-    """Checked for types and ranges. Fields that are passed on together are in `sampling`, `shown` and `constraints`."""
+    """Checked for types and ranges. Fields that are passed on together are in the first four."""
 
     sampling: Sampling
     shown: Shown
     constraints: Constraints
+    search: Search
     model: Text | None = documented(
         None, "Name of the model; the default model if missing or blank.", "Chosen at the top of the page."
     )

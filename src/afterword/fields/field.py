@@ -17,13 +17,14 @@ GROUPS = (
     "More samplers",
     "Repetition",
     "Form of the answer",
+    "Beam search",
     "Single tokens",
     "Probabilities",
     "Prompt and text",
 )
 """Groups of the playground's form, in their order."""
 
-FOLDED = ("More samplers", "Form of the answer")
+FOLDED = ("More samplers", "Form of the answer", "Beam search")
 """Groups that are closed at first."""
 
 Kind = Literal["sampling", "answer", "neutral"]
@@ -34,7 +35,7 @@ Kind = Literal["sampling", "answer", "neutral"]
 class Control:
     """An annotation of a field's type: how its values are entered by hand.
 
-    `text`, `texts`, `numbers` or `bias`; numbers and booleans need none.
+    `text`, `texts`, `numbers`, `bias` or `switch`; numbers and booleans need none.
     """
 
     name: str
@@ -87,7 +88,7 @@ class RequestField:
 
     @property
     def control(self) -> str:
-        """How its values are entered: as in `Control`, or `switch`, `number`, `slider`."""
+        """How its values are entered: as in `Control`, or `number`, `slider`."""
         inside = get_args(self.type)
         bare = inside[0] if NoneType in inside else self.type
         marks = [mark.name for mark in getattr(bare, "__metadata__", ()) if isinstance(mark, Control)]

@@ -8,6 +8,7 @@ from afterword.fields.body import CompletionBody
 from afterword.fields.field import RequestField, fields_of
 from afterword.fields.grammars import CONSTRAINT_FIELDS, Constraints
 from afterword.fields.sampling import SAMPLING_FIELDS, sampling_of, values_of_sampling
+from afterword.fields.search import SEARCH_FIELDS, Search
 from afterword.fields.shown import Shown
 
 _SHOWN_FIELDS, _BODY_FIELDS = fields_of(Shown), fields_of(CompletionBody)
@@ -18,7 +19,7 @@ def _place_in_the_reference(field: RequestField) -> tuple[bool, bool, str]:
     return (not field.documented, field.name not in ("model", "prompt"), field.name if field.documented else "")
 
 
-DECLARED = (*SAMPLING_FIELDS, *CONSTRAINT_FIELDS, *_BODY_FIELDS, *_SHOWN_FIELDS)
+DECLARED = (*SAMPLING_FIELDS, *CONSTRAINT_FIELDS, *SEARCH_FIELDS, *_BODY_FIELDS, *_SHOWN_FIELDS)
 """In the order of the playground's form."""
 
 FIELDS = tuple(sorted(DECLARED, key=_place_in_the_reference))
@@ -31,20 +32,30 @@ EXTENSIONS = tuple(field.name for field in FIELDS if field.vendors)
 """Fields beyond the documented API that a vendor may honour."""
 
 
-_shown, _constraints, _others = (
-    itemgetter(*(field.name for field in fields)) for fields in (_SHOWN_FIELDS, CONSTRAINT_FIELDS, _BODY_FIELDS)
+_shown, _constraints, _search, _others = (
+    itemgetter(*(field.name for field in fields))
+    for fields in (_SHOWN_FIELDS, CONSTRAINT_FIELDS, SEARCH_FIELDS, _BODY_FIELDS)
 )
 
 
 def body_of(values: Mapping[str, Any]) -> CompletionBody:
     """A body of the values of all fields by name."""
     return CompletionBody(
-        sampling_of(values), Shown(*_shown(values)), Constraints(*_constraints(values)), *_others(values)
+        sampling_of(values),
+        Shown(*_shown(values)),
+        Constraints(*_constraints(values)),
+        Search(*_search(values)),
+        *_others(values),
     )
 
 
 def values_of(body: CompletionBody) -> dict[str, Any]:
     """The values of all fields by name."""
-    holders = ((body.shown, _SHOWN_FIELDS), (body.constraints, CONSTRAINT_FIELDS), (body, _BODY_FIELDS))
+    holders = (
+        (body.shown, _SHOWN_FIELDS),
+        (body.constraints, CONSTRAINT_FIELDS),
+        (body.search, SEARCH_FIELDS),
+        (body, _BODY_FIELDS),
+    )
     others = {field.name: getattr(holder, field.name) for holder, fields in holders for field in fields}
     return values_of_sampling(body.sampling) | others

@@ -7,6 +7,8 @@ has to be held back.
 
 from collections import deque
 from collections.abc import Sequence
+from copy import copy
+from typing import Self
 from weakref import WeakValueDictionary
 
 _ROOT = 0
@@ -126,6 +128,12 @@ class StopMatcher:
         self._state = _ROOT
         self._held: deque[str] = deque()
         self._stopped = False
+
+    def fork(self) -> Self:
+        """The same for another text that begins alike."""
+        other = copy(self)
+        other._held = self._held.copy()
+        return other
 
     def push(self, text: str) -> tuple[str, bool]:
         """The text that cannot be part of a stop any more, and whether a stop was found.

@@ -4,8 +4,9 @@ Knows no models, log-probabilities or chunks; a token is any object that the cal
 """
 
 from collections import deque
+from copy import copy
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from afterword.text.stops import StopMatcher, Stops
 from afterword.text.utf8 import Utf8Decoder
@@ -49,6 +50,12 @@ class TextStream(Generic[T]):
         self._n_decoded = offset
         self._n_visible = offset
         self._waiting: deque[_Waiting[T]] = deque()
+
+    def fork(self) -> Self:
+        """The same for another text that begins alike."""
+        other = copy(self)
+        other._decoder, other._stops, other._waiting = copy(self._decoder), self._stops.fork(), self._waiting.copy()
+        return other
 
     @property
     def offset(self) -> int:

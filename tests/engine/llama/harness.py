@@ -12,6 +12,7 @@ from tests.fakes import generation_request
 from afterword.engine.candidate import new_candidates
 from afterword.engine.events import Chunk, Event, Finished, PromptDone, SampledToken, Started
 from afterword.engine.llama.arithmetic import INDEPENDENT, QUANTISED, Arithmetic
+from afterword.engine.llama.beam_team import search_together
 from afterword.engine.llama.kv import Demand, KVSlots
 from afterword.engine.llama.policy import Policy, next_batch
 from afterword.engine.llama.scheduler import Scheduler
@@ -106,6 +107,8 @@ class Harness:
             scored = request.prompt_logprobs if candidate.index == 0 else None
             demand = Demand(np.array(request.prompt, dtype=np.int32), request.reproducible, scored)
             group.sequences.append(Sequence(group, candidate, sampler, demand))
+        if request.beams is not None:
+            search_together(group.sequences, LogSoftmax(N_VOCAB))
         self.scheduler.add(group)
         return group, reading
 

@@ -24,8 +24,9 @@ IDS = {
 OURS = {"top_a", "tfs", "epsilon_cutoff", "eta_cutoff", "smoothing_factor", "skew", "rep_pen_slope"} | {
     "no_repeat_ngram_size",
     "grammars",
+    "beams",
 }
-"""Samplers that no other kind of server has."""
+"""What no other kind of server has."""
 
 WRITERS = OURS | {field.feature for field in (*SHAPING_FIELDS, *REPEAT_FIELDS) if field.feature is not None}
 """Samplers of writers' programs."""

@@ -8,7 +8,7 @@ from tests.engine.upstream.opening import vendor
 from tests.fakes import generation_request
 
 from afterword.config.vendor import PRESETS, UpstreamKind
-from afterword.engine.request import GenerationRequest
+from afterword.engine.request import Beams, GenerationRequest
 from afterword.engine.upstream.learned_tokenizer import LearnedTokenizer
 from afterword.engine.upstream.outgoing import OutgoingRequest, Target, outgoing_requests
 from afterword.fields.repeats import Repeats
@@ -57,6 +57,13 @@ def test_every_default_of_ours_is_said() -> None:
         "logprobs": 0,
         "return_tokens_as_token_ids": True,
     }
+
+
+def test_a_search_is_one_request_of_as_many_choices_as_beams() -> None:
+    search = request(n_candidates=3, beams=Beams(0.5, "never"), sampling=Sampling(temperature=0.0), stops=("x",))
+    body = only(outgoing_requests(search, target(max_stops=0)))
+    expected = {"use_beam_search": True, "n": 3, "length_penalty": 0.5, "early_stopping": "never"}
+    assert {name: body[name] for name in expected} == expected
 
 
 def test_a_server_that_knows_only_the_documented_fields_sees_no_other() -> None:

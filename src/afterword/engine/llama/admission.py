@@ -77,10 +77,11 @@ class Admission:
             if group is None:
                 break
             holders = [*running, *admitted]
-            if self._waits(group.waiting[0], holders):
+            entering = group.waiting[0].together
+            if self._waits(entering[0], holders):
                 passed_over.add(group)
-            elif self._make_room(group.waiting[0], holders):
-                admitted.append(self._enter(group))
+            elif len(entering) <= self._kv.n_free and self._make_room(entering, holders):
+                admitted += [self._enter(group) for _ in entering]
             else:
                 # Nobody passes it: shorter ones that come later could keep it waiting for ever.
                 break
@@ -88,15 +89,17 @@ class Admission:
 
     def swap(self, running: list[Sequence]) -> Swap | None:
         """Have one of `running` make room for another sequence, if that has a better claim (room.py)."""
-        movable = [s for s in running if self._runner.can_be_saved(s.slot_id)]
+        # Of a team no one leaves or enters alone.
+        movable = [s for s in running if s.team is None and self._runner.can_be_saved(s.slot_id)]
         for group in islice(self._line.firsts(), SCAN):
-            leaves = best_swap(group.claim, movable, self._line.held, self._n_room(group.waiting[0]))
-            if leaves is None or self._waits(group.waiting[0], running):
+            entering = group.waiting[0].together
+            leaves = best_swap(group.claim, movable, self._line.held, self._n_room(entering[0]))
+            if leaves is None or len(entering) > 1 or self._waits(entering[0], running):
                 continue
             others = [sequence for sequence in running if sequence is not leaves]
-            if self._n_cells_left(group.waiting[0], others) >= 0:
+            if self._n_cells_left(entering, others) >= 0:
                 self._park(leaves)
-                self._make_room(group.waiting[0], others)
+                self._make_room(entering, others)
                 return Swap(leaves, self._enter(group))
         return None
 
@@ -112,13 +115,13 @@ class Admission:
             return 0
         return self.n_outside
 
-    def _n_cells_left(self, sequence: Sequence, running: list[Sequence]) -> int:
-        """Cells for tokens that are only kept, once the sequence runs beside the others; negative if it has no room."""
-        return self._kv.n_cells - sequence.n_cells - sum(other.n_cells for other in running)
+    def _n_cells_left(self, entering: list[Sequence], running: list[Sequence]) -> int:
+        """Cells for tokens that are only kept, once those enter beside the others; negative if they have no room."""
+        return self._kv.n_cells - sum(each.n_cells for each in (*entering, *running))
 
-    def _make_room(self, sequence: Sequence, running: list[Sequence]) -> bool:
-        """Empty idle slots until the sequence has its cells; False, with none emptied, if the others need too many."""
-        n_left = self._n_cells_left(sequence, running)
+    def _make_room(self, entering: list[Sequence], running: list[Sequence]) -> bool:
+        """Empty idle slots until those have their cells; False, with none emptied, if the others need too many."""
+        n_left, sequence = self._n_cells_left(entering, running), entering[0]
         if n_left < 0 or not self._kv.shared_out:
             return n_left >= 0
         while True:
@@ -211,7 +214,8 @@ class Admission:
         """Give the sequence a slot with as much of its prompt as can be reused."""
         group = sequence.group
         n_shared = 0 if self._kv.can_cut else self._kv.n_shared(sequence.demand)
-        placement = self._kv.place(self._kv.best_reuse(sequence.demand))
+        # One that rests will get a copy.
+        placement = self._kv.place(None if sequence.rests else self._kv.best_reuse(sequence.demand))
         assert placement is not None, "a slot is free"
         if placement.copy_from is not None:
             self._runner.copy(placement.copy_from.id, placement.slot.id, placement.n_reused, placement.state)
@@ -222,7 +226,7 @@ class Admission:
         sequence.n_computed = sequence.n_reused = placement.n_reused
         if group.leader is None:
             group.leader = sequence
-        if not self._kv.can_cut:
+        if not self._kv.can_cut and not sequence.rests:
             self._keep_states(sequence, n_shared)
 
     def _keep_states(self, sequence: Sequence, n_shared: int) -> None:

@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from afterword.engine.events import PromptDone, PromptScores
+from afterword.engine.events import Event, Finished, PromptDone, PromptScores
 from afterword.engine.llama.arithmetic import Arithmetic
 from afterword.engine.llama.kv import KVSlots, ScoreRow, Slot
 from afterword.engine.llama.runner import Computed, Uncomputed
-from afterword.engine.llama.sequence import Group, Message, Sequence
+from afterword.engine.llama.sequence import Group, Message, Sequence, Team
 from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.engine.sampling.logprobs import LogSoftmax, NoDistribution
 from afterword.engine.sampling.masks import GrammarFailed
@@ -96,7 +96,11 @@ class Committer:
         if group.request.max_tokens == 0:
             return [(group.address, s.candidate.finish_empty()) for s in group.sequences if not s.candidate.finished]
         row = rows[0]
+        team = sequence.team
         try:
+            if team is not None:
+                team.take(sequence, row)
+                return [(group.address, event) for event in self._go_on(team)]
             token = sequence.sampler.sample(row, candidate.n_tokens)
         except (EveryTokenBanned, GrammarFailed) as refusal:
             return [(group.address, refusal)]
@@ -113,6 +117,14 @@ class Committer:
             sequence.sampler.accept(token)
             sequence.last_token = token
         return [(group.address, event) for event in events]
+
+    def _go_on(self, team: Team) -> list[Event]:
+        """Have a team go on once all of it has been computed."""
+        if not all(member.rests for member in team.members):
+            return []
+        events = team.go_on()
+        self.counters.completion_tokens += sum(event.n_tokens for event in events if isinstance(event, Finished))
+        return events
 
 
 def _failed(group: Group, error: Exception, message: str) -> list[Message]:

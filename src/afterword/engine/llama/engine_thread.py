@@ -14,11 +14,13 @@ import numpy as np
 
 from afterword.engine.candidate import new_candidates
 from afterword.engine.events import Finished
+from afterword.engine.llama.beam_team import search_together
 from afterword.engine.llama.kv import Demand, KVSlots
 from afterword.engine.llama.openmp import release_workers
 from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.sequence import Group, Message, Sequence
 from afterword.engine.request import GenerationRequest
+from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.engine.sampling.masks import Masks, masks_of
 from afterword.engine.sampling.random_stream import RandomStream
 from afterword.engine.sampling.sampler import Sampler, Workspace
@@ -74,6 +76,7 @@ class EngineThread:
         self._reproducible = reproducible
         self._outlet = outlet
         self._workspace = Workspace(tokenizer.n_vocab)
+        self._log_softmax = LogSoftmax(tokenizer.n_vocab)
         self._masks = Masks(tokenizer)
         self._changed = threading.Condition()
         self._commands: list[Callable[[], None]] = []
@@ -184,6 +187,8 @@ class EngineThread:
             # Only one candidate scores the prompt; the others reuse its rows.
             score_top = request.prompt_logprobs if candidate.index == 0 else None
             sequences.append(Sequence(group, candidate, sampler, Demand(prompt, reproducible, score_top)))
+        if request.beams is not None:
+            search_together(sequences, self._log_softmax)
         return sequences
 
     def _cancel(self, address: Any) -> None:

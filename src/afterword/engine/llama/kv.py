@@ -237,18 +237,21 @@ class KVSlots:
         slot, source = placement.slot, placement.copy_from
         assert not slot.running
         if source is not None:
-            self._touch(source)
-            n = placement.n_reused
-            slot.tokens[:n] = source.tokens[:n]
-            slot.n, slot.n_exact = n, min(source.n_exact, n)
-            slot.rows = source.rows[:n]
-            slot.checkpoints = source.checkpoints_within(n)
+            self.copy(source, slot, placement.n_reused)
         else:
             slot.cut(placement.n_reused)
         slot.running = True
         self._touch(slot)
         if placement.checkpoint is not None:
             placement.checkpoint.used_at = self._clock
+
+    def copy(self, source: Slot, target: Slot, n: int) -> None:
+        """Record that a slot now holds the first n tokens of another one."""
+        self._touch(source)
+        target.tokens[:n] = source.tokens[:n]
+        target.n, target.n_exact = n, min(source.n_exact, n)
+        target.rows = source.rows[:n]
+        target.checkpoints = source.checkpoints_within(n)
 
     def append(self, slot: Slot, tokens: Sequence[int] | NDArray[np.int32], *, exact: bool) -> None:
         """Record tokens computed at the end of a running slot; `exact`: as a prompt's, not sampled."""

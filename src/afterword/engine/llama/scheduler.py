@@ -86,12 +86,13 @@ class Scheduler:
             self._release(sequence)
 
     def end(self, sequence: Sequence) -> None:
-        """Drop one sequence, wherever it is; the rest of its group goes on."""
+        """Drop one sequence with its team, wherever they are; the rest of its group goes on."""
         assert sequence.group.prompt_done, "others wait for its prompt"
-        if sequence.slot is None:
-            self._admission.drop(sequence)
-        else:
-            self._release(sequence)
+        for member in sequence.together:
+            if member.slot is None:
+                self._admission.drop(member)
+            else:
+                self._release(member)
 
     def admit(self) -> list[Message]:
         """Give slots to sequences that wait; before each step. The messages say which prompts wait no more."""
@@ -115,7 +116,8 @@ class Scheduler:
     def step(self) -> list[Message]:
         """Compute one batch of what was admitted; the messages come in the order in which they happened."""
         self._close_gap()
-        batch = self._policy(self._reading.in_turn(self.running), self._turns, self._arithmetic)
+        awake = [s for s in self.running if not s.rests]
+        batch = self._policy(self._reading.in_turn(awake), self._turns, self._arithmetic)
         self._turns = batch.turns
         if not batch.pieces:
             return []
@@ -132,6 +134,7 @@ class Scheduler:
                 # Its group failed within this step, after the slot had been given more tokens than are recorded.
                 slot_id = next(slot_id for slot_id, held_it in by_slot.items() if held_it is sequence)
                 self._kv.drop_unrecorded(self._kv.slot(slot_id))
+        self._copy()
         return messages
 
     def _forward(self, spans: list[Span]) -> Iterator[Computed | Uncomputed]:
@@ -179,13 +182,25 @@ class Scheduler:
         if sequence.slot is not None and self._kv.is_due(sequence.slot, sequence.places):
             self._kv.keep(sequence.slot, self._runner.state(sequence.slot.id))
 
+    def _copy(self) -> None:
+        """Have each sequence that goes on from what another one has computed hold the same."""
+        copies = [(s, s.copy_of) for s in self.running if s.copy_of is not None]
+        # Copies from one slot in a row take less.
+        for sequence, source in sorted(copies, key=lambda pair: pair[1].slot_id):
+            assert sequence.slot is not None
+            assert source.slot is not None
+            self._runner.copy(source.slot.id, sequence.slot.id, source.n_computed)
+            self._kv.copy(source.slot, sequence.slot, source.n_computed)
+            sequence.n_computed, sequence.copy_of = source.n_computed, None
+
     def _settle(self, sequence: Sequence, messages: list[Message]) -> list[Message]:
         """Free the slots of what has ended."""
         failed = any(isinstance(message, AfterwordError) for _, message in messages)
         if failed or (sequence.candidate.finished and sequence.group.request.max_tokens == 0):
             self.cancel(sequence.group)
         elif sequence.candidate.finished:
-            self._release(sequence)
+            for member in sequence.together:
+                self._release(member)
         return messages
 
     def _release(self, sequence: Sequence) -> None:

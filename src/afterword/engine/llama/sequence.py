@@ -5,12 +5,13 @@ All state of a running completion lives here and dies with it. Engine thread onl
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from afterword.engine.candidate import Candidate
+from afterword.engine.events import Event
 from afterword.engine.line import Claim
 from afterword.engine.llama.kv import Books, Demand, Slot
 from afterword.engine.mailbox import EventOrError
@@ -49,6 +50,24 @@ class Group:
         return self.request.claim
 
 
+class Team(Protocol):
+    """Sequences of one group that get their slots together and go on together.
+
+    Each rests once its row is computed, until those of all others are.
+    """
+
+    members: list["Sequence"]
+    """In the order in which they get their slots."""
+
+    def take(self, sequence: "Sequence", row: NDArray[np.float32]) -> None:
+        """The (n_vocab,) logits after all tokens of a member, which rests from now on. Raises what `sample` does."""
+        ...
+
+    def go_on(self) -> list[Event]:
+        """Once all rest: choose what comes next, and wake those that have something to compute. Raises likewise."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Parked:
     """What was in the slot of a sequence that has made room for another."""
@@ -83,6 +102,17 @@ class Sequence:
     """`waits_for.n_computed` at which waiting ends."""
     places: set[int] = field(default_factory=set)
     """Where its state is kept (checkpoints.py): pieces of its prompt end there."""
+    team: Team | None = None
+    """Those with which it goes on; None: it goes on alone."""
+    rests: bool = False
+    """It computes nothing until its team goes on."""
+    copy_of: "Sequence | None" = None
+    """Another one of its team, which has computed what it goes on from."""
+
+    @property
+    def together(self) -> list["Sequence"]:
+        """Those that get their slots with it, in order; itself if it has no team."""
+        return [self] if self.team is None else self.team.members
 
     @property
     def slot_id(self) -> int:
@@ -130,7 +160,7 @@ class Sequence:
     @property
     def prefilling(self) -> bool:
         """Whether part of its prompt is still to be computed."""
-        return self.n_computed < self.n_prompt
+        return not self.rests and self.n_computed < self.n_prompt
 
     @property
     def scored(self) -> bool:

@@ -5,6 +5,8 @@ Dense vectors, so that a step costs the same however long the prompt and the com
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +43,16 @@ class Adjustment:
         self._added: NDArray[np.float32] | None = bias.added
         self._open_recurrences = recurrences
         self._recurrences: list[Recurrence] | None = None
+
+    def fork(self) -> Self:
+        """The same for another text that begins alike."""
+        other = copy(self)
+        other._repetition, other._counts = self._repetition.fork(), self._counts.copy()
+        if self._added is not None and self._added is not self._bias.added:
+            other._added = self._added.copy()
+        if self._recurrences is not None:
+            other._recurrences = [recurrence.copy() for recurrence in self._recurrences]
+        return other
 
     def accept(self, token: int) -> None:
         """Count `token` as sampled."""

@@ -7,8 +7,9 @@ it too complex; then its request fails.
 import json
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
@@ -75,6 +76,12 @@ class Mask:
         self._matcher = matcher
         self._next = pool.submit(self._look)
 
+    def fork(self) -> Self:
+        """The same place, for another text that begins alike. Waits for nothing."""
+        other, matcher = copy(self), self._matcher
+        other._matcher = self._pool.submit(lambda: matcher.result().deep_copy())
+        return other
+
     @property
     def ended(self) -> bool:
         """Whether nothing but an end may come next. Waits; raises `GrammarFailed`."""
@@ -127,11 +134,13 @@ class Masks:
         return LLMatcher(self._vocabulary, grammar, log_level=0)
 
 
-def masks_of(request: GenerationRequest, masks: Masks) -> list[Mask] | list[None]:
-    """For each candidate of a request, None where it has no grammar."""
+def masks_of(request: GenerationRequest, masks: Masks) -> Sequence[Mask | None]:
+    """For each candidate of a request, None where it has no grammar. Of a search the first has one, to begin with."""
+    n = request.n_candidates
     if request.grammar is None:
-        return [None] * request.n_candidates
-    return masks.open(request.grammar, request.n_candidates)
+        return [None] * n
+    n_begin = n if request.beams is None else 1
+    return [*masks.open(request.grammar, n_begin), *[None] * (n - n_begin)]
 
 
 def ends_of(tokenizer: Tokenizer) -> frozenset[int]:

@@ -1,7 +1,8 @@
 """The repetition penalty as a factor for each token, over all tokens so far or over the last ones."""
 
 from collections.abc import Sequence
-from typing import Final
+from copy import copy
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,13 @@ class RepetitionPenalty:
     def is_on(self) -> bool:
         """Whether it changes anything."""
         return self._penalty != 1.0 and self._range != 0
+
+    def fork(self) -> Self:
+        """The same for another text that begins alike."""
+        other = copy(self)
+        other._sampled = self._sampled.copy()
+        other._factors = None if self._factors is None else self._factors.copy()
+        return other
 
     def accept(self, token: int) -> None:
         """Count `token` as sampled."""

@@ -6,6 +6,8 @@ rows, from the row's address in memory, or from earlier calls. Knows no model an
 
 import math
 from collections.abc import Callable, Iterator, Sequence, Set
+from copy import copy
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,6 +147,27 @@ class Sampler:
         if self._keeps_all:
             return _draw_from_all(self._workspace, u)
         return self._draw_from_likeliest(u)
+
+    def likeliest(
+        self, row: NDArray[np.float32], position: int, k: int
+    ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+        """Ids of the k likeliest tokens, fewer if it leaves fewer, and their logits after bias, penalties and bans.
+
+        In order, equal ones by id. Takes a row and raises as `sample` does.
+        """
+        scores = self._scores(row, position)
+        ids = largest(scores, k)
+        ids = ids[np.isfinite(scores[ids])]
+        if ids.size == 0:
+            raise self._nothing_to_sample(row, position)
+        return ids, scores[ids]
+
+    def fork(self) -> Self:
+        """The same for another text that begins alike, of which `likeliest` is asked and nothing is drawn."""
+        other = copy(self)
+        other._adjustment = self._adjustment.fork()
+        other._mask = None if self._mask is None else self._mask.fork()
+        return other
 
     def _scores(self, row: NDArray[np.float32], position: int) -> NDArray[np.float32]:
         """Logits after bias, penalties and bans: the workspace's, or the row itself if they change nothing."""

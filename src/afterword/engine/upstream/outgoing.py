@@ -4,7 +4,7 @@ A field that another server has a default of its own for is always sent, so that
 What an upstream does not support was refused before (`capabilities.py`).
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from afterword.config.vendor import UpstreamKind, VendorConfig
@@ -70,6 +70,8 @@ def outgoing_requests(request: GenerationRequest, target: Target) -> list[Outgoi
     if request.stops and not stops:
         # Stops are found here: a stopped candidate would be sampled on until all of its request have ended.
         in_one = False
+    if request.beams is not None:
+        in_one = True
     if request.max_tokens == 0:
         return [_outgoing(request, target, (0,), stops, scores=request.prompt_logprobs)]
     if in_one:
@@ -108,6 +110,8 @@ def _outgoing(
         body["grammar"] = request.grammar
     if len(candidates) > 1:
         body["n"] = len(candidates)
+    if request.beams is not None:
+        body |= {"use_beam_search": True, **asdict(request.beams)}
     k = _logprobs(request, target, scores)
     if k is not None:
         body["logprobs"] = k

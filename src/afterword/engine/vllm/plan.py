@@ -15,6 +15,7 @@ from afterword.errors import InvalidRequest
 from afterword.fields.field import RequestField
 from afterword.fields.grammars import CONSTRAINT_FIELDS
 from afterword.fields.sampling import SAMPLING_FIELDS, Sampling, values_of_sampling
+from afterword.fields.search import SEARCH_FIELDS
 
 VLLM = "vllm"
 """Its name in the table of fields."""
@@ -91,7 +92,10 @@ def sampling_arguments(sampling: Sampling) -> dict[str, float]:
     }
 
 
-def missing_features(fields: Iterable[RequestField] = (*SAMPLING_FIELDS, *CONSTRAINT_FIELDS)) -> dict[str, str]:
+_ASKED_FOR = (*SAMPLING_FIELDS, *CONSTRAINT_FIELDS, *SEARCH_FIELDS)
+
+
+def missing_features(fields: Iterable[RequestField] = _ASKED_FOR) -> dict[str, str]:
     """Sampling features that vLLM does not have, as in `Capabilities.lacks`."""
     return {field.feature: "vLLM has nothing like it." for field in fields if field.feature and not _knows(field)}
 
