@@ -11,17 +11,17 @@ import asyncio
 import os
 import shutil
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import orjson
+from benchmarks.own_server import OwnServer, serving
 
 from afterword.config.model import DEFAULT_MODEL
 from afterword.loading.embedded import model_file
@@ -31,7 +31,6 @@ STEP_TIMEOUT = 10
 """Seconds after which a process that does nothing is taken for stuck; the default is generous."""
 SECONDS_CUT_OFF = 3.0
 """How long the file stays cut off."""
-SECONDS_TO_START = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +38,12 @@ class Server:
     """A server that answers."""
 
     http: httpx.AsyncClient
-    process_id: int
+    own: OwnServer
     file: Path
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process of its model."""
-        children = Path(f"/proc/{self.process_id}/task/{self.process_id}/children").read_text().split()
-        os.kill(int(children[0]), number)
+        os.kill(self.own.children[0], number)
 
 
 Fault = Callable[[Server], None]
@@ -68,24 +66,11 @@ class Seen:
 
 
 @asynccontextmanager
-async def serving(file: Path) -> AsyncIterator[Server]:
-    """Run a server with a model."""
-    program = [sys.executable, "-c", "from afterword.launch import main; main()"]
-    options = ["--port", "0", "--parallel", str(RUNNING), "--context", "2048", "--database", "none"]
-    process = await asyncio.create_subprocess_exec(
-        *program, "serve", "--model", str(file), "--step-timeout", str(STEP_TIMEOUT), *options,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    assert process.stdout is not None
-    try:
-        ready = (await asyncio.wait_for(process.stdout.readline(), SECONDS_TO_START)).decode()
-        async with httpx.AsyncClient(base_url=ready.split()[2].removesuffix("/v1:"), timeout=300) as http:
-            yield Server(http, process.pid, file)
-    finally:
-        with suppress(ProcessLookupError):
-            process.terminate()
-        await process.wait()
+async def serving_copy(file: Path) -> AsyncIterator[Server]:
+    """Run a server with a model's file that may be changed."""
+    options = ["--parallel", str(RUNNING), "--context", "2048", "--database", "none"]
+    async with serving("--model", str(file), "--step-timeout", str(STEP_TIMEOUT), *options) as server:
+        yield Server(server.http, server, file)
 
 
 def body(number: int, **fields: Any) -> dict[str, Any]:
@@ -170,7 +155,7 @@ async def measure(model: Path, only: str) -> None:
             if only not in name:
                 continue
             file = Path(shutil.copy(model, directory))
-            async with serving(file) as server:
+            async with serving_copy(file) as server:
                 seen = await bring_about(server, fault, put_right)
             print(f"| {name} | {row_of(seen)} |", flush=True)
 

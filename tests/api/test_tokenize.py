@@ -76,6 +76,13 @@ async def test_wrong_types_are_named(body: dict[str, Any], param: str) -> None:
         assert_error(await client.post("/tokenize", json=body), 400, param, "invalid_type")
 
 
+async def test_http_22_a_text_is_tokenized_up_to_a_limit() -> None:
+    async with client_of(app_of(max_text_bytes=10)) as client:
+        assert (await client.post("/tokenize", json={"prompt": "a" * 10})).json()["count"] == 10
+        refused = await client.post("/tokenize", json={"prompt": "é" * 6})
+        assert_error(refused, 400, "prompt", "string_above_max_length")
+
+
 async def test_the_end_of_text_token_can_be_found_as_harnesses_do() -> None:
     async with client_of(app_of()) as client:
         info = (await client.get("/tokenizer_info", params={"model": "echo"})).json()

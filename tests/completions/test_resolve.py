@@ -344,6 +344,28 @@ def test_the_last_prompt_tokens_are_kept_and_the_echo_stays_whole() -> None:
     assert only(completion(prompt="a" * 999, truncate_prompt_tokens=3)).prompt == (97, 97, 97)
 
 
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        pytest.param({"prompt": "é" * 501}, "prompt", id="bytes are counted"),
+        pytest.param({"prompt": ["a" * 501, "b" * 501]}, "prompt", id="prompts together"),
+        pytest.param({"prompt": "a", "suffix": "b" * 1002}, "suffix", id="suffix"),
+    ],
+)
+def test_http_22_no_more_text_is_tokenized_than_the_server_allows(fields: dict[str, Any], param: str) -> None:
+    named, message = refused(ServerConfig(max_text_bytes=1000), **fields)
+    assert (named, message) == (
+        param,
+        f"'{param}' has 1002 bytes of text; this server tokenizes at most 1000 for one request.",
+    )
+
+
+def test_http_22_texts_of_the_greatest_length_are_taken_and_ids_are_no_text() -> None:
+    server = ServerConfig(max_text_bytes=20)
+    assert len(completion(server, prompt=["a" * 10, "b" * 10]).prompts) == 2
+    assert only(completion(server, prompt=[97] * 21)).prompt == (97,) * 21
+
+
 LISTING = ServerConfig(max_listed=1000)
 
 

@@ -34,7 +34,7 @@ def test_without_any_source_the_defaults_hold(tmp_path: Path) -> None:
     config = load(tmp_path)
     assert (config.server.host, config.server.port, config.server.api_key) == ("127.0.0.1", 8000, None)
     assert (config.server.strict, config.server.max_logprobs, config.server.max_candidates) == (False, 100, 2048)
-    assert config.server.max_body_bytes == 32 * 1024 * 1024
+    assert config.server.max_body_bytes == 12 * 1024 * 1024
     assert (config.engine.max_waiting, config.engine.memory, config.engine.threads) == (2048, Share(0.75), None)
     aliases = ("default", *RETIRED_NAMES)
     assert config.models == (ModelConfig(name=NAME, path=NAME, aliases=aliases, context=None, parallel=16),)

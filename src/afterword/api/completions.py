@@ -88,11 +88,7 @@ async def complete_by_path(request: Request) -> Response:
 
 async def _answer(request: Request, dialect: Dialect, override: dict[str, Any]) -> Response:
     serve = serving(request)
-    body, n_bytes = await _read(request, serve, override)
-    served = find_model(dialect, serve.registry, body.model, request.scope)
-    # A short grammar may take long to compile.
-    n_bytes = max(n_bytes, SMALL + 1) if body.constraints.given else n_bytes
-    completion = await serve.lanes.run(n_bytes, partial(resolve, body, served, serve.server))
+    completion, served = await _read(request, dialect, override)
     exchange = exchange_of(request.scope)
     completion = completion.sent(exchange.trace, claim_of(request.scope, completion.priority))
     deadline = _deadline(exchange, seconds_for(request.headers, serve.server.request_timeout))
@@ -110,13 +106,25 @@ def _deadline(exchange: Exchange, seconds: float | None) -> float | None:
     return asyncio.get_running_loop().time() + exchange.timeline.started + seconds - time.perf_counter()
 
 
-async def _read(request: Request, serve: Serving, override: dict[str, Any]) -> tuple[CompletionBody, int]:
-    """The body, and how many bytes it had."""
+async def _read(request: Request, dialect: Dialect, override: dict[str, Any]) -> tuple[Completion, ServedModel]:
+    """What the body asks for, of which model. Its bytes are held until that is known."""
+    serve, receive = serving(request), request.receive
+
+    def resolved(body: CompletionBody) -> tuple[Completion, ServedModel]:
+        served = find_model(dialect, serve.registry, body.model, request.scope)
+        return resolve(body, served, serve.server), served
+
     async with serve.intake.body(request) as raw:
-        return await serve.lanes.run(len(raw), partial(_understand, raw, override, serve.server)), len(raw)
+        understand = partial(_understand, raw, override, serve.server)
+        if len(raw) > SMALL:
+            return await serve.lanes.run(len(raw), lambda: resolved(understand()), receive)
+        body = understand()
+        # A short grammar may take long to compile.
+        n_bytes = SMALL + 1 if body.constraints.given else len(raw)
+        return await serve.lanes.run(n_bytes, partial(resolved, body), receive)
 
 
-def _understand(raw: bytes, override: dict[str, Any], server: ServerConfig) -> CompletionBody:
+def _understand(raw: bytearray, override: dict[str, Any], server: ServerConfig) -> CompletionBody:
     return parse_body(parse_object(raw, server.max_body_values) | override, strict=server.strict)
 
 

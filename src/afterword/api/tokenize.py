@@ -1,6 +1,6 @@
 """The tokenizer routes, in the shapes that evaluation harnesses read from vLLM servers.
 
-They take text and ids as they are: no default prompt, no limit but the body's size and what a body may hold.
+They take text and ids as they are: no default prompt, no limit but those on every body and its texts.
 """
 
 from collections.abc import Callable
@@ -17,6 +17,7 @@ from afterword.api.intake import parse_object
 from afterword.api.openapi import DETOKENIZE_DOCS, TOKENIZE_DOCS, TOKENIZER_INFO_DOCS
 from afterword.api.serving import serving
 from afterword.api.wire import json_response
+from afterword.completions.prompts import check_texts
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import UNKNOWN_CONTEXT
 from afterword.errors import InvalidRequest
@@ -63,13 +64,16 @@ async def tokenizer_info(request: Request) -> Response:
 async def _answer(request: Request, work: Callable[[dict[str, Any], ServedModel, ServerConfig], Response]) -> Response:
     """Read the body, find the model and do the work; where it is large, in a thread."""
     serve = serving(request)
+
+    def answered(raw: bytearray) -> Response:
+        data = parse_object(raw, serve.server.max_body_values)
+        model = data.get("model")
+        if model is not None and not isinstance(model, str):
+            raise InvalidRequest("'model' must be a string.", param="model", code="invalid_type")
+        return work(data, _find(request, model), serve.server)
+
     async with serve.intake.body(request) as raw:
-        n_bytes = len(raw)
-        data = await serve.lanes.run(n_bytes, partial(parse_object, raw, serve.server.max_body_values))
-    model = data.get("model")
-    if model is not None and not isinstance(model, str):
-        raise InvalidRequest("'model' must be a string.", param="model", code="invalid_type")
-    return await serve.lanes.run(n_bytes, partial(work, data, _find(request, model), serve.server))
+        return await serve.lanes.run(len(raw), partial(answered, raw), request.receive)
 
 
 def _tokenized(data: dict[str, Any], served: ServedModel, server: ServerConfig) -> Response:
@@ -77,6 +81,7 @@ def _tokenized(data: dict[str, Any], served: ServedModel, server: ServerConfig) 
     prompt = data.get("prompt")
     if not isinstance(prompt, str):
         raise InvalidRequest("'prompt' must be a string.", param="prompt", code="invalid_type")
+    check_texts((prompt,), server, "prompt")
     special = _flag(data, "add_special_tokens", default=True)
     spelled = _flag(data, "return_token_strs", default=False)
     tokens = tokenizer.encode(prompt, add_bos=special and tokenizer.add_bos, parse_special=True)

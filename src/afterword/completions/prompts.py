@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from afterword.completions.completion import Prompt
+from afterword.config.tree import ServerConfig
 from afterword.errors import InvalidRequest
 from afterword.fields.shapes import PromptItem
 from afterword.text.alignment import align
@@ -36,6 +37,18 @@ def read_prompt(item: PromptItem, tokenizer: Tokenizer, rules: PromptRules) -> t
         return _read_text(item, tokenizer, rules), b""
     check_ids(item, tokenizer, "prompt")
     return _read_ids(item, tokenizer, rules)
+
+
+def check_texts(texts: Iterable[str], server: ServerConfig, param: str) -> None:
+    """Raise `InvalidRequest` for texts that are too long together: a tokenizer takes time and memory for each byte."""
+    n_bytes = sum(len(text) if text.isascii() else len(text.encode("utf-8")) for text in texts)
+    if n_bytes > server.max_text_bytes:
+        raise InvalidRequest(
+            f"'{param}' has {n_bytes} bytes of text; this server tokenizes at most {server.max_text_bytes} for one "
+            "request.",
+            param=param,
+            code="string_above_max_length",
+        )
 
 
 def check_ids(ids: Iterable[int], tokenizer: Tokenizer, param: str) -> None:

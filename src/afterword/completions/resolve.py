@@ -11,7 +11,7 @@ from afterword.completions.completion import Completion, Prompt
 from afterword.completions.infill import infill
 from afterword.completions.missing_features import refuse_missing_features
 from afterword.completions.parse import STRICT_LOGPROBS
-from afterword.completions.prompts import PromptRules, begins_with_bos, check_ids, read_prompt, text_of_ids
+from afterword.completions.prompts import PromptRules, begins_with_bos, check_ids, check_texts, read_prompt, text_of_ids
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import UNKNOWN_CONTEXT, Capabilities
 from afterword.engine.request import Beams, GenerationRequest
@@ -32,6 +32,8 @@ def resolve(body: CompletionBody, served: ServedModel, server: ServerConfig) -> 
     _check_logprobs(body, served, server)
     _check_suffix(body)
     _check_beams(body, best_of, served.engine.capabilities)
+    check_texts((item for item in body.prompt if isinstance(item, str)), server, "prompt")
+    check_texts((body.suffix,), server, "suffix")
     seed = secrets.randbits(63) if body.seed is None else body.seed
     pattern = _pattern(body, served.engine.tokenizer, best_of, seed)
     rules = PromptRules(

@@ -59,16 +59,21 @@ class ServerConfig(Table):
         ge=1000,
     )
     max_candidates: int = key(MAX_CANDIDATES, "Most candidates (prompts times best_of) in one request.", ge=1)
-    max_body_bytes: Bytes = key(32 * 2**20, "Largest request body, also once inflated.", shown="32MiB")
+    max_body_bytes: Bytes = key(12 * 2**20, "Largest request body, also once inflated.", shown="12MiB")
     max_bodies_bytes: Bytes | None = key(
         None,
         "Request bodies that are held at once, without the first 64 KiB of each; at least twice max_body_bytes.",
         shown="8 times max_body_bytes",
     )
     max_body_values: int = key(
-        1_000_000,
+        500_000,
         "Most values in the JSON of a body: numbers and texts, a field's name counted as 4, an array or object as 5.",
         ge=1000,
+    )
+    max_text_bytes: Bytes = key(
+        4 * 2**20,
+        "Longest text that is tokenized for one request: its prompts together, its suffix, a text for /tokenize.",
+        shown="4MiB",
     )
     keep_alive: int = key(
         75,
