@@ -26,6 +26,7 @@ REQUESTS: list[Any] = [
     pytest.param({"prompt": "hello", "echo": True, "max_tokens": 0, "return_token_ids": True}, id="ids of nothing"),
     pytest.param({"prompt": [[104, 105], [195]], "n": 2, "return_token_ids": True, "echo": True}, id="ids of a batch"),
     pytest.param({"prompt": "hello", "num_beams": 2, "n": 2, "logprobs": 1, "echo": True}, id="beams"),
+    pytest.param({"prompt": "hello", "guidance_scale": 2, "negative_prompt": "help", "seed": 1}, id="guidance"),
     pytest.param({}, id="no prompt"),
 ]
 
@@ -98,6 +99,8 @@ EVERY_FIELD: dict[str, Any] = {
     "num_beams": 1,
     "length_penalty": 0.5,
     "early_stopping": "never",
+    "guidance_scale": 1.5,
+    "negative_prompt": "held",
     # At most one may be more than nothing.
     "json_schema": None,
     "regex": "",

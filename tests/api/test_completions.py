@@ -82,6 +82,19 @@ async def test_the_best_beams_are_the_choices() -> None:
     assert texts == [choice["text"] for choice in all_of_them["choices"]]
 
 
+async def test_guidance_mixes_what_two_prompts_say() -> None:
+    asked = GREEDY | {"prompt": "hello ", "negative_prompt": "hello ", "guidance_scale": 3, "logprobs": 1}
+    async with client_of(app_of()) as client:
+        same = (await client.post("/v1/completions", json=asked)).json()
+        other = (
+            await client.post("/v1/completions", json=asked | {"negative_prompt": "jolly ", "guidance_scale": 0})
+        ).json()
+        plain = (await client.post("/v1/completions", json=GREEDY | {"prompt": "hello ", "logprobs": 1})).json()
+    assert same["choices"] == plain["choices"]
+    assert other["choices"][0]["text"] == "joll"
+    assert (plain["usage"]["prompt_tokens"], same["usage"]["prompt_tokens"]) == (6, 12)
+
+
 async def test_all_chunks_of_a_stream_share_their_head() -> None:
     async with client_of(app_of()) as client:
         response = await client.post("/v1/completions", json=GREEDY | {"stream": True, "n": 2})

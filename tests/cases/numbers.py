@@ -153,7 +153,7 @@ CASES = [
         )
         for name, value in (
             ("bad_words", ["x"]),
-            ("guidance_scale", 2),
+            ("min_length", 2),
             ("penalty_alpha", 0.6),
             ("messages", [{"role": "user", "content": "x"}]),
         )

@@ -83,6 +83,8 @@ CHANGES: dict[str, Any] = {
     "num_beams": 2,
     "length_penalty": 2,
     "early_stopping": True,
+    "guidance_scale": 2,
+    "negative_prompt": "bad",
     "json_schema": {"type": "object"},
     "regex": "a+",
     "grammar": 'start: "a"',
@@ -95,8 +97,10 @@ CHANGES: dict[str, Any] = {
     "guided_grammar": 'start: "a"',
     "ebnf": 'root ::= "a"',
 }
-MODIFIES = {field.name: field.modifies for field in FIELDS if field.modifies is not None} | dict.fromkeys(
-    ("length_penalty", "early_stopping"), "use_beam_search"
+MODIFIES = (
+    {field.name: field.modifies for field in FIELDS if field.modifies is not None}
+    | dict.fromkeys(("length_penalty", "early_stopping"), "use_beam_search")
+    | {"negative_prompt": "guidance_scale"}
 )
 BASE: dict[str, Any] = {"prompt": "some text"}
 

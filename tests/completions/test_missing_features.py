@@ -52,6 +52,7 @@ USES: dict[str, tuple[dict[str, Any], str]] = {
     "no_repeat_ngram_size": ({"no_repeat_ngram_size": 3}, "no_repeat_ngram_size"),
     "grammars": ({"guided_regex": "a+"}, "guided_regex"),
     "beams": ({"use_beam_search": True}, "use_beam_search"),
+    "guidance_scale": ({"guidance_scale": 2}, "guidance_scale"),
     "ignore_eos": ({"ignore_eos": True}, "ignore_eos"),
     "min_tokens": ({"min_tokens": 1}, "min_tokens"),
     "stop_token_ids": ({"stop_token_ids": [5]}, "stop_token_ids"),
@@ -83,6 +84,8 @@ NEUTRAL: dict[str, Any] = {
     "num_beams": 1,
     "length_penalty": 2,
     "early_stopping": True,
+    "guidance_scale": 1,
+    "negative_prompt": "bad",
     "min_keep": 1,
 }
 """Values that every model can do without any of the features: one token left to draw is greedy, however it was said."""

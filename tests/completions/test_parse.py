@@ -89,6 +89,8 @@ def test_nothing_given_means_the_documented_defaults() -> None:
         "num_beams": 1,
         "length_penalty": 1.0,
         "early_stopping": False,
+        "guidance_scale": 1.0,
+        "negative_prompt": "",
         "json_schema": None,
         "regex": None,
         "grammar": None,

@@ -16,7 +16,7 @@ from tests.completions.scripted import (
 
 from afterword.completions.completion import Completion
 from afterword.config.tree import ServerConfig
-from afterword.engine.request import Beams, GenerationRequest
+from afterword.engine.request import Beams, GenerationRequest, Guidance
 from afterword.errors import ContextExceeded, InvalidRequest
 from afterword.fields.sampling import Sampling
 from afterword.fields.shown import Shown
@@ -233,12 +233,39 @@ def test_a_search_needs_a_slot_for_each_beam_and_room_for_all() -> None:
     can = replace(CAPABILITIES, n_slots=4, n_cells=100)
     model = ServedModel("small", ScriptedEngine(capabilities=can), 0)
     assert only(completion(model, prompt="a" * 20, num_beams=4, max_tokens=5)).n_candidates == 4
-    with pytest.raises(InvalidRequest, match=r"with 5 beams needs as many slots; this model has 4") as slots:
+    with pytest.raises(InvalidRequest, match=r"needs 5 slots at once; this model has 4") as slots:
         completion(model, prompt="a", num_beams=5)
     assert slots.value.param == "num_beams"
-    with pytest.raises(InvalidRequest, match=r"4 x \(20 \+ 6\) = 104 tokens; .* together hold 100\.") as cells:
+    with pytest.raises(InvalidRequest, match=r"needs 104 tokens at once .* together hold 100\.") as cells:
         completion(model, prompt="a" * 20, use_beam_search=True, best_of=4, max_tokens=6)
     assert cells.value.param == "max_tokens"
+
+
+def test_guidance_has_a_prompt_of_its_own() -> None:
+    model = served(AsciiTokenizer())
+    request = only(completion(model, prompt="good", guidance_scale=2.5, negative_prompt="bad", n=2))
+    assert request.guidance == Guidance(2.5, "bad", (BOS, *letters("bad")))
+    assert (request.n_candidates, request.n_sequences) == (2, 4)
+    nothing = only(completion(model, cfg_scale=2)).guidance
+    assert nothing is not None
+    assert nothing.tokens == (BOS,)
+    assert only(completion(model, guidance_scale=1, negative_prompt="bad")).guidance is None
+    assert only(completion(model, guidance_scale=2, max_tokens=0)).guidance is None
+
+
+def test_a_negative_prompt_counts_as_a_prompt() -> None:
+    assert completion(prompt="good", guidance_scale=2, negative_prompt="worse").n_prompt_tokens == (9,)
+
+
+def test_guidance_is_refused_where_it_would_never_run() -> None:
+    assert refused(guidance_scale=2, num_beams=2)[0] == "guidance_scale"
+    param, message = refused(prompt="a", guidance_scale=2, negative_prompt="b" * 60, max_tokens=5)
+    assert (param, "has 60 tokens, with 'max_tokens' 65" in message) == ("negative_prompt", True)
+    one = ServedModel("small", ScriptedEngine(capabilities=replace(CAPABILITIES, n_slots=1)), 0)
+    assert "needs 2 slots at once; this model has 1" in refused(one, guidance_scale=2)[1]
+    few = ServedModel("small", ScriptedEngine(capabilities=replace(CAPABILITIES, n_cells=50)), 0)
+    param, message = refused(few, prompt="a" * 20, guidance_scale=2, negative_prompt="b" * 11, max_tokens=10)
+    assert (param, "needs 51 tokens at once" in message) == ("max_tokens", True)
 
 
 def test_candidates_are_capped_over_the_whole_request() -> None:
@@ -350,6 +377,7 @@ def test_the_last_prompt_tokens_are_kept_and_the_echo_stays_whole() -> None:
         pytest.param({"prompt": "é" * 501}, "prompt", id="bytes are counted"),
         pytest.param({"prompt": ["a" * 501, "b" * 501]}, "prompt", id="prompts together"),
         pytest.param({"prompt": "a", "suffix": "b" * 1002}, "suffix", id="suffix"),
+        pytest.param({"prompt": "a", "negative_prompt": "b" * 1002}, "negative_prompt", id="negative prompt"),
     ],
 )
 def test_http_22_no_more_text_is_tokenized_than_the_server_allows(fields: dict[str, Any], param: str) -> None:

@@ -17,7 +17,7 @@ from afterword.completions.assemble import Assembler
 from afterword.completions.run import run
 from afterword.engine.base import Engine, Generation
 from afterword.engine.events import Chunk, Event, Finished, PromptDone, Started
-from afterword.engine.request import Beams, GenerationRequest
+from afterword.engine.request import Beams, GenerationRequest, Guidance
 from afterword.engine.sampling.masks import compiled, ends_of
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded
 from afterword.fields.grammars import Grammar
@@ -171,6 +171,35 @@ async def test_a_search_is_the_same_in_a_crowd(engine: Engine) -> None:
     for told in (crowd[1], crowd[4]):
         assert [told.tokens(index) for index in (0, 1)] == [alone.tokens(index) for index in (0, 1)]
         assert [told.finished(index) for index in (0, 1)] == [alone.finished(index) for index in (0, 1)]
+
+
+async def test_guidance_of_one_prompt_by_another_is_between_the_two(engine: Engine) -> None:
+    needs(engine, "guidance_scale")
+    own, other = ask(engine), ask(engine, text=TEXT[::-1])
+
+    def by_other(scale: float) -> GenerationRequest:
+        return ask(engine, guidance=Guidance(scale, TEXT[::-1], other.prompt), logprobs=2)
+
+    itself = await complete(engine, ask(engine, guidance=Guidance(3.0, TEXT, own.prompt), logprobs=2))
+    assert itself.text() == (await complete(engine, own)).text()
+    plain_other = (await complete(engine, other)).text()
+    assert (await complete(engine, by_other(0.0))).text() == plain_other
+    assert (await complete(engine, by_other(9.0))).text() != plain_other
+
+
+async def test_guided_candidates_are_the_same_in_a_crowd(engine: Engine) -> None:
+    needs(engine, "guidance_scale")
+    if not engine.capabilities.reproducible:
+        pytest.skip("this engine promises no equal numbers")
+    negative = ask(engine, text="lazy dogs").prompt
+    guided = ask(
+        engine, n_candidates=2, guidance=Guidance(1.5, "lazy dogs", negative), sampling=WARM, seed=3, logprobs=1
+    )
+    alone = await complete(engine, guided)
+    others = [ask(engine, text=TEXT[i:], sampling=WARM, n_candidates=2, seed=i) for i in range(3)]
+    crowd = await asyncio.gather(*(complete(engine, one) for one in [others[0], guided, *others[1:], guided]))
+    for told in (crowd[1], crowd[4]):
+        assert [told.tokens(index) for index in (0, 1)] == [alone.tokens(index) for index in (0, 1)]
 
 
 async def test_nothing_to_sample_only_processes_the_prompt(engine: Engine) -> None:

@@ -55,8 +55,9 @@ class Completion:
 
     @property
     def n_prompt_tokens(self) -> tuple[int, ...]:
-        """Tokens of each prompt, as far as they are known before it is sent."""
-        lengths = (len(one.prompt) for one in self.generations)
+        """Tokens of each prompt with its negative one, as far as they are known before it is sent."""
+        negative = [0 if one.guidance is None else len(one.guidance.tokens) for one in self.generations]
+        lengths = (len(one.prompt) + n for one, n in zip(self.generations, negative, strict=True))
         return tuple(length if self.exact_tokens else estimated_tokens(length) for length in lengths)
 
     @property

@@ -25,7 +25,7 @@ class PartyCounts:
     @contextmanager
     def counted(self, completion: Completion, engine: Engine) -> Iterator[None]:
         """The request's sequences are at the engine inside the context. Raises `Overloaded` on entering."""
-        n = sum(request.n_candidates for request in completion.generations)
+        n = sum(request.n_sequences for request in completion.generations)
         key = id(engine), completion.generations[0].claim.party
         self._check(n, self._held[key], engine)
         self._held[key] += n

@@ -12,9 +12,10 @@ from afterword.completions.infill import infill
 from afterword.completions.missing_features import refuse_missing_features
 from afterword.completions.parse import STRICT_LOGPROBS
 from afterword.completions.prompts import PromptRules, begins_with_bos, check_ids, check_texts, read_prompt, text_of_ids
+from afterword.completions.together import beams_of, best_of, check_together, guidance_of
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import UNKNOWN_CONTEXT, Capabilities
-from afterword.engine.request import Beams, GenerationRequest
+from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.masks import GrammarFailed, compiled, ends_of
 from afterword.errors import ContextExceeded, InvalidRequest
 from afterword.fields.body import CompletionBody
@@ -26,16 +27,16 @@ from afterword.tokens import Tokenizer
 
 def resolve(body: CompletionBody, served: ServedModel, server: ServerConfig) -> Completion:
     """The request as it will run, within the limits of `server`. Raises `InvalidRequest` or `ContextExceeded`."""
-    best_of = _best_of(body)
-    _check_size(len(body.prompt) * best_of, server)
-    refuse_missing_features(body, best_of, served)
+    n_candidates = best_of(body)
+    _check_size(len(body.prompt) * n_candidates, server)
+    refuse_missing_features(body, n_candidates, served)
     _check_logprobs(body, served, server)
     _check_suffix(body)
-    _check_beams(body, best_of, served.engine.capabilities)
     check_texts((item for item in body.prompt if isinstance(item, str)), server, "prompt")
     check_texts((body.suffix,), server, "suffix")
+    check_texts((body.decoding.negative_prompt,), server, "negative_prompt")
     seed = secrets.randbits(63) if body.seed is None else body.seed
-    pattern = _pattern(body, served.engine.tokenizer, best_of, seed)
+    pattern = _pattern(body, served.engine.tokenizer, n_candidates, seed)
     rules = PromptRules(
         add_special_tokens=body.add_special_tokens,
         skip_special_tokens=body.skip_special_tokens,
@@ -47,18 +48,19 @@ def resolve(body: CompletionBody, served: ServedModel, server: ServerConfig) -> 
     for number, item in enumerate(body.prompt):
         prompt, pending = _prompt(item, body.suffix, served, rules)
         _check_context(prompt, body, served.engine.capabilities)
-        _check_cells(prompt, body, best_of, served.engine.capabilities)
-        prompts.append(prompt)
-        generations.append(
-            replace(pattern, prompt=prompt.tokens, prompt_index=number, text_offset=len(prompt.text), pending=pending)
+        generation = replace(
+            pattern, prompt=prompt.tokens, prompt_index=number, text_offset=len(prompt.text), pending=pending
         )
+        check_together(generation, body, served.engine.capabilities)
+        prompts.append(prompt)
+        generations.append(generation)
     options = body.stream_options or StreamOptions()
     completion = Completion(
         model=served.name,
         prompts=tuple(prompts),
         generations=tuple(generations),
         n=body.n,
-        best_of=best_of,
+        best_of=n_candidates,
         shown=body.shown,
         stream=body.stream,
         include_usage=options.include_usage,
@@ -83,42 +85,6 @@ def _check_answer(completion: Completion, server: ServerConfig) -> None:
             f"this server lists at most {server.max_listed} in one answer. Lower 'n', 'logprobs' or 'max_tokens', or "
             "send fewer prompts.",
             param=param if shown.logprobs is not None or shown.prompt_logprobs is not None else "return_token_ids",
-            code="integer_above_max_value",
-        )
-
-
-def _best_of(body: CompletionBody) -> int:
-    """Candidates for each prompt, or beams."""
-    n_beams = body.search.num_beams
-    if n_beams > 1 and body.best_of not in (None, n_beams):
-        raise InvalidRequest(
-            f"'num_beams' ({n_beams}) and 'best_of' ({body.best_of}) must be the same: both are the number of beams.",
-            param="num_beams",
-        )
-    param, best_of = ("num_beams", n_beams) if n_beams > 1 else ("best_of", body.best_of)
-    if best_of is None:
-        return body.n
-    if best_of < body.n:
-        raise InvalidRequest(
-            f"'{param}' ({best_of}) must not be less than 'n' ({body.n}): it is the number of candidates that "
-            "the n choices are taken from.",
-            param=param,
-        )
-    if best_of > body.n and body.stream:
-        raise InvalidRequest(
-            f"'{param}' ({best_of}) greater than 'n' ({body.n}) cannot be streamed: the best are known at the "
-            "end only.",
-            param=param,
-        )
-    return best_of
-
-
-def _check_beams(body: CompletionBody, n_beams: int, can: Capabilities) -> None:
-    """Each beam has a slot, for the whole time."""
-    if body.search.wanted and n_beams > can.n_slots:
-        raise InvalidRequest(
-            f"A beam search with {n_beams} beams needs as many slots; this model has {can.n_slots} (`parallel`).",
-            param="num_beams" if body.search.num_beams > 1 else "best_of",
             code="integer_above_max_value",
         )
 
@@ -174,24 +140,12 @@ def _check_context(prompt: Prompt, body: CompletionBody, can: Capabilities) -> N
         )
 
 
-def _check_cells(prompt: Prompt, body: CompletionBody, n_beams: int, can: Capabilities) -> None:
-    """What a single sequence needs there always is; beams need it at once."""
-    n_needed = n_beams * (len(prompt.tokens) + body.max_tokens)
-    if body.search.wanted and can.n_cells is not None and n_needed > can.n_cells:
-        raise InvalidRequest(
-            f"A beam search needs beams x (prompt tokens + max_tokens) = {n_beams} x ({len(prompt.tokens)} + "
-            f"{body.max_tokens}) = {n_needed} tokens; all slots of this model together hold {can.n_cells}.",
-            param="max_tokens",
-            code="integer_above_max_value",
-        )
-
-
-def _pattern(body: CompletionBody, tokenizer: Tokenizer, best_of: int, seed: int) -> GenerationRequest:
+def _pattern(body: CompletionBody, tokenizer: Tokenizer, n_candidates: int, seed: int) -> GenerationRequest:
     """The request to the engine with what all prompts have in common; the prompt in it is a placeholder."""
-    beams = _beams(body)
+    beams = beams_of(body)
     return GenerationRequest(
         prompt=(tokenizer.separator_id,),
-        n_candidates=best_of,
+        n_candidates=n_candidates,
         max_tokens=body.max_tokens,
         sampling=_sampling(body, tokenizer),
         seed=seed,
@@ -200,18 +154,13 @@ def _pattern(body: CompletionBody, tokenizer: Tokenizer, best_of: int, seed: int
         end_ids=_end_ids(body, tokenizer),
         grammar=_grammar(body),
         beams=beams,
+        guidance=guidance_of(body, tokenizer),
         stops=body.stop,
         include_stop=body.include_stop_str_in_output,
         skip_special_tokens=body.skip_special_tokens,
-        logprobs=_logprobs(body, best_of),
+        logprobs=_logprobs(body, n_candidates),
         prompt_logprobs=_prompt_logprobs(body),
     )
-
-
-def _beams(body: CompletionBody) -> Beams | None:
-    """Where nothing is generated nothing is searched for."""
-    search = body.search
-    return Beams(search.length_penalty, search.early_stopping) if search.wanted and body.max_tokens > 0 else None
 
 
 def _sampling(body: CompletionBody, tokenizer: Tokenizer) -> Sampling:
@@ -220,7 +169,7 @@ def _sampling(body: CompletionBody, tokenizer: Tokenizer) -> Sampling:
         sampling = body.sampling.applied()
     except ValueError as error:
         raise InvalidRequest(str(error), param="dynatemp_low") from None
-    if body.search.wanted:
+    if body.decoding.searches:
         # A search draws nothing.
         sampling = replace(sampling, temperature=0.0).plain()
     if not body.do_sample:
@@ -259,9 +208,9 @@ def _control_token(stop: str, tokenizer: Tokenizer) -> int | None:
     return tokens[0] if len(tokens) == 1 and tokenizer.is_control(tokens[0]) else None
 
 
-def _logprobs(body: CompletionBody, best_of: int) -> int | None:
+def _logprobs(body: CompletionBody, n_candidates: int) -> int | None:
     """Also 0, to rank candidates or to list token ids: engines list tokens only with log-probabilities."""
-    needed = (best_of > body.n and not body.search.wanted) or body.shown.lists_tokens
+    needed = (n_candidates > body.n and not body.decoding.searches) or body.shown.lists_tokens
     return 0 if needed and body.shown.logprobs is None else body.shown.logprobs
 
 

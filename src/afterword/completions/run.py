@@ -42,7 +42,7 @@ async def run(completion: Completion, engine: Engine) -> AsyncIterator[Completio
     `EngineFailed`. Iterating raises `EngineFailed` if one generation breaks, which ends the others too. Leaving
     cancels whatever still runs. One reader, on the engine's event loop.
     """
-    engine.check_capacity(sum(request.n_candidates for request in completion.generations))
+    engine.check_capacity(sum(request.n_sequences for request in completion.generations))
     async with AsyncExitStack() as stack:
         generations = []
         for request in completion.generations:

@@ -3,8 +3,7 @@
 Owns the list of them, with the values at which each changes nothing. Any other value is refused by name: ignoring it
 would give another answer than was asked for (docs/rules.md#unsupported-fields). Knows no model and no supported field.
 
-Fields that only modify another one of these (`negative_prompt_scale`, `top_k_contrastive`...) need not be listed: they
-change nothing while that one is refused.
+Fields that only modify another one of these need not be listed: they change nothing while that one is refused.
 """
 
 from collections.abc import Mapping
@@ -33,10 +32,6 @@ UNSUPPORTED: dict[str, tuple[object, ...]] = {
     "encoder_repetition_penalty": (1,),
     "encoder_no_repeat_ngram_size": (0,),
     "min_length": (0,),
-    # a second prompt to steer away from
-    "guidance_scale": (1,),
-    "cfg_scale": (1,),
-    "negative_prompt": (),
 }
 """Field name -> values that change nothing, beside null and empty. Numbers compare by value: 1 is 1.0."""
 

@@ -72,7 +72,7 @@ class ServerConfig(Table):
     )
     max_text_bytes: Bytes = key(
         4 * 2**20,
-        "Longest text that is tokenized for one request: its prompts together, its suffix, a text for /tokenize.",
+        "Longest text to tokenize for one request: prompts together, suffix, negative prompt, a text for /tokenize.",
         shown="4MiB",
     )
     keep_alive: int = key(

@@ -21,6 +21,7 @@ from afterword.engine.echo_model import EchoModel, likeliest, log_softmax
 from afterword.engine.events import Event, PromptDone, PromptScores, Started
 from afterword.engine.mailbox import Mailbox, MailboxGeneration
 from afterword.engine.request import GenerationRequest
+from afterword.engine.sampling.guidance import guided
 from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.engine.sampling.masks import Mask, Masks, masks_of
 from afterword.engine.sampling.random_stream import RandomStream
@@ -64,12 +65,12 @@ class EchoEngine(Engine):
             self._tracker,
             run=self._complete,
             post=Mailbox.post,
-            on_end=lambda job: self._tracker.remove(job.request.n_candidates),
+            on_end=lambda job: self._tracker.remove(job.request.n_sequences),
         )
 
     @override
     def generate(self, request: GenerationRequest) -> Generation:
-        job = _Job(request, self._tracker.add(request.n_candidates))
+        job = _Job(request, self._tracker.add(request.n_candidates, request.n_sequences))
         self._tasks.start(job)
         return MailboxGeneration(job.mailbox, lambda: self._tasks.cancel(job), lambda index: self._end(job, index))
 
@@ -93,7 +94,7 @@ class EchoEngine(Engine):
             self._tasks.cancel(job)
 
     async def _complete(self, job: "_Job") -> None:
-        async with self._tracker.capacity.slots(job.request.n_candidates, job.request.claim):
+        async with self._tracker.capacity.slots(job.request.n_sequences, job.request.claim):
             await self._sample(job)
 
     async def _sample(self, job: "_Job") -> None:
@@ -111,7 +112,7 @@ class EchoEngine(Engine):
             job.mailbox.post([candidate.finish_empty() for candidate in candidates])
             return
         samplers = [
-            _CandidateSampler(candidate, request, self._model, self._workspace, mask)
+            _CandidateSampler(candidate, request, self._model, self._workspace, mask, self._log_softmax)
             for candidate, mask in zip(candidates, masks_of(request, self._masks), strict=True)
         ]
         for step in range(request.max_tokens):
@@ -132,7 +133,7 @@ class EchoEngine(Engine):
         """By beam search; what was found comes at the end."""
         request = job.request
         mask = masks_of(request, self._masks)[0]
-        first = _CandidateSampler(candidate, request, self._model, self._workspace, mask)
+        first = _CandidateSampler(candidate, request, self._model, self._workspace, mask, self._log_softmax)
         search = BeamSearch(request, self._log_softmax, Beam(candidate, first.sampler))
         while search.beams:
             extensions = [
@@ -199,10 +200,12 @@ class _CandidateSampler:
         model: EchoModel,
         workspace: Workspace,
         mask: Mask | None,
+        log_softmax: LogSoftmax,
     ) -> None:
         self.candidate = candidate
         self._request = request
         self._model = model
+        self._log_softmax = log_softmax
         self._previous = -1
         self._is_plain = _is_plain(request)
         self.sampler = Sampler(
@@ -219,9 +222,10 @@ class _CandidateSampler:
     def next_events(self) -> list[Event]:
         """Sample one token; the events that follow from it."""
         if self._is_plain:
-            return self.candidate.accept(self._expected(self.candidate.n_tokens), None, ())
+            prompt = self._request.prompt
+            return self.candidate.accept(prompt[self.candidate.n_tokens % len(prompt)], None, ())
         row = self.row(self.candidate.n_tokens, self._previous)
-        token = self.sampler.sample(row, self.candidate.n_tokens)
+        token = self.sampler.sample(self._guided(row), self.candidate.n_tokens)
         self.sampler.accept(token)
         self._previous = token
         k = self._request.logprobs
@@ -234,19 +238,26 @@ class _CandidateSampler:
 
     def row(self, n_sampled: int, previous: int) -> NDArray[np.float32]:
         """(n_vocab,) logits after so many tokens, the last of which is `previous`."""
-        before = previous if n_sampled > 0 else self._request.prompt[-1]
-        row: NDArray[np.float32] = self._model.logits([before], self._expected(n_sampled))[0]
+        return self._row(self._request.prompt, n_sampled, previous)
+
+    def _row(self, prompt: tuple[int, ...], n_sampled: int, previous: int) -> NDArray[np.float32]:
+        before = previous if n_sampled > 0 else prompt[-1]
+        row: NDArray[np.float32] = self._model.logits([before], prompt[n_sampled % len(prompt)])[0]
         return row
 
-    def _expected(self, n_sampled: int) -> int:
-        prompt = self._request.prompt
-        return prompt[n_sampled % len(prompt)]
+    def _guided(self, row: NDArray[np.float32]) -> NDArray[np.float32]:
+        guidance = self._request.guidance
+        if guidance is None:
+            return row
+        negative = self._row(guidance.tokens, self.candidate.n_tokens, self._previous)
+        return guided(row, negative, guidance.scale, self._log_softmax)
 
 
 def _is_plain(request: GenerationRequest) -> bool:
     """Whether every sampled token is the expected one and no numbers are wanted: then no logits need be computed."""
     likeliest_only = request.sampling.plain() == Sampling(temperature=0.0)
-    return likeliest_only and request.logprobs is None and request.min_tokens == 0 and request.grammar is None
+    changed = request.min_tokens > 0 or request.grammar is not None or request.guidance is not None
+    return likeliest_only and request.logprobs is None and not changed
 
 
 def _score(model: EchoModel, tokens: Sequence[int], followers: Sequence[int], expected: int, k: int) -> PromptScores:

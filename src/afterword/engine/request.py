@@ -19,6 +19,17 @@ class Beams:
 
 
 @dataclass(frozen=True, slots=True)
+class Guidance:
+    """A second prompt to steer away from (docs/rules.md#guidance)."""
+
+    scale: float
+    text: str
+    """As the client wrote it."""
+    tokens: tuple[int, ...]
+    """Of the text, at least one."""
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationRequest:
     """One prompt being completed by `n_candidates` independent candidates, or by a search with as many beams."""
 
@@ -42,6 +53,8 @@ class GenerationRequest:
     """What each candidate's text must be, as `engine/sampling/masks.py` has compiled it; None: anything."""
     beams: Beams | None = None
     """Search, and draw nothing: the candidates are what was found, best first. None: each is sampled."""
+    guidance: Guidance | None = None
+    """Not with `beams`."""
     stops: tuple[str, ...] = ()
     """Texts that end a candidate; none is empty."""
     include_stop: bool = False
@@ -61,9 +74,14 @@ class GenerationRequest:
     claim: Claim = ANYBODY
     """Decides when it runs, and nothing of the answer."""
 
+    @property
+    def n_sequences(self) -> int:
+        """That are computed at once, if there is room for all."""
+        return self.n_candidates * (1 if self.guidance is None else 2)
+
     def __post_init__(self) -> None:
         assert self.prompt, "a prompt has at least one token"
         assert self.n_candidates >= 1
         assert self.max_tokens >= 0
         assert all(self.stops), "an empty stop matches everything"
-        assert self.beams is None or self.max_tokens > 0, "a search samples something"
+        assert self.beams is None or (self.max_tokens > 0 and self.guidance is None)

@@ -73,20 +73,23 @@ class RequestTracker:
         # Weak: a mailbox whose reader has dropped it needs no failure, and must not stay in memory.
         self._mailboxes: WeakSet[Mailbox] = WeakSet()
 
-    def add(self, n_candidates: int) -> Mailbox:
-        """Accept a prompt; its mailbox is read on the event loop that runs. `remove` must follow for each candidate.
+    def add(self, n_candidates: int, n_sequences: int | None = None) -> Mailbox:
+        """Accept a prompt; its mailbox is read on the event loop that runs. `remove` must follow for each sequence.
+
+        `n_sequences`: None where each candidate is one.
 
         Raises `Overloaded`, or `EngineFailed` once the engine has ended.
         """
         mailbox = Mailbox(asyncio.get_running_loop(), n_candidates)
+        n_sequences = n_candidates if n_sequences is None else n_sequences
         with self._lock:
             if self._failure is not None:
                 # A new error: one that is raised again and again would collect every caller's frames.
                 if isinstance(self._failure, EngineClosed):
                     raise EngineClosed
                 raise EngineFailed(str(self._failure)) from self._failure.__cause__
-            self.capacity.acquire(n_candidates)
-            self._n_held += n_candidates
+            self.capacity.acquire(n_sequences)
+            self._n_held += n_sequences
             # Under the lock, so that `end` either reaches this mailbox or has made this call raise.
             self._mailboxes.add(mailbox)
         return mailbox

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from afterword.fields.decoding import Decoding
 from afterword.fields.field import documented, extension
 from afterword.fields.grammars import Constraints
 from afterword.fields.sampling import Sampling
-from afterword.fields.search import Search
 from afterword.fields.shapes import Prompts, Stops, StreamOptions, Text, TokenIds
 from afterword.fields.shown import Shown
 
@@ -21,7 +21,7 @@ class CompletionBody:
     sampling: Sampling
     shown: Shown
     constraints: Constraints
-    search: Search
+    decoding: Decoding
     model: Text | None = documented(
         None, "Name of the model; the default model if missing or blank.", "Chosen at the top of the page."
     )

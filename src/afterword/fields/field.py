@@ -17,14 +17,14 @@ GROUPS = (
     "More samplers",
     "Repetition",
     "Form of the answer",
-    "Beam search",
+    "Beams and guidance",
     "Single tokens",
     "Probabilities",
     "Prompt and text",
 )
 """Groups of the playground's form, in their order."""
 
-FOLDED = ("More samplers", "Form of the answer", "Beam search")
+FOLDED = ("More samplers", "Form of the answer", "Beams and guidance")
 """Groups that are closed at first."""
 
 Kind = Literal["sampling", "answer", "neutral"]

@@ -5,10 +5,10 @@ from operator import itemgetter
 from typing import Any
 
 from afterword.fields.body import CompletionBody
+from afterword.fields.decoding import DECODING_FIELDS, Decoding
 from afterword.fields.field import RequestField, fields_of
 from afterword.fields.grammars import CONSTRAINT_FIELDS, Constraints
 from afterword.fields.sampling import SAMPLING_FIELDS, sampling_of, values_of_sampling
-from afterword.fields.search import SEARCH_FIELDS, Search
 from afterword.fields.shown import Shown
 
 _SHOWN_FIELDS, _BODY_FIELDS = fields_of(Shown), fields_of(CompletionBody)
@@ -19,7 +19,7 @@ def _place_in_the_reference(field: RequestField) -> tuple[bool, bool, str]:
     return (not field.documented, field.name not in ("model", "prompt"), field.name if field.documented else "")
 
 
-DECLARED = (*SAMPLING_FIELDS, *CONSTRAINT_FIELDS, *SEARCH_FIELDS, *_BODY_FIELDS, *_SHOWN_FIELDS)
+DECLARED = (*SAMPLING_FIELDS, *CONSTRAINT_FIELDS, *DECODING_FIELDS, *_BODY_FIELDS, *_SHOWN_FIELDS)
 """In the order of the playground's form."""
 
 FIELDS = tuple(sorted(DECLARED, key=_place_in_the_reference))
@@ -32,9 +32,9 @@ EXTENSIONS = tuple(field.name for field in FIELDS if field.vendors)
 """Fields beyond the documented API that a vendor may honour."""
 
 
-_shown, _constraints, _search, _others = (
+_shown, _constraints, _decoding, _others = (
     itemgetter(*(field.name for field in fields))
-    for fields in (_SHOWN_FIELDS, CONSTRAINT_FIELDS, SEARCH_FIELDS, _BODY_FIELDS)
+    for fields in (_SHOWN_FIELDS, CONSTRAINT_FIELDS, DECODING_FIELDS, _BODY_FIELDS)
 )
 
 
@@ -44,7 +44,7 @@ def body_of(values: Mapping[str, Any]) -> CompletionBody:
         sampling_of(values),
         Shown(*_shown(values)),
         Constraints(*_constraints(values)),
-        Search(*_search(values)),
+        Decoding(*_decoding(values)),
         *_others(values),
     )
 
@@ -54,7 +54,7 @@ def values_of(body: CompletionBody) -> dict[str, Any]:
     holders = (
         (body.shown, _SHOWN_FIELDS),
         (body.constraints, CONSTRAINT_FIELDS),
-        (body.search, SEARCH_FIELDS),
+        (body.decoding, DECODING_FIELDS),
         (body, _BODY_FIELDS),
     )
     others = {field.name: getattr(holder, field.name) for holder, fields in holders for field in fields}

@@ -13,6 +13,7 @@ from afterword.engine.candidate import new_candidates
 from afterword.engine.events import Chunk, Event, Finished, PromptDone, SampledToken, Started
 from afterword.engine.llama.arithmetic import INDEPENDENT, QUANTISED, Arithmetic
 from afterword.engine.llama.beam_team import search_together
+from afterword.engine.llama.guided_pair import guide
 from afterword.engine.llama.kv import Demand, KVSlots
 from afterword.engine.llama.policy import Policy, next_batch
 from afterword.engine.llama.scheduler import Scheduler
@@ -106,7 +107,10 @@ class Harness:
             sampler = Sampler(request.sampling, self._workspace, stream, end_ids=request.end_ids)
             scored = request.prompt_logprobs if candidate.index == 0 else None
             demand = Demand(np.array(request.prompt, dtype=np.int32), request.reproducible, scored)
-            group.sequences.append(Sequence(group, candidate, sampler, demand))
+            sequence = Sequence(group, candidate, sampler, demand)
+            group.sequences.append(sequence)
+            if request.guidance is not None:
+                group.sequences.append(guide(sequence, LogSoftmax(N_VOCAB)))
         if request.beams is not None:
             search_together(group.sequences, LogSoftmax(N_VOCAB))
         self.scheduler.add(group)

@@ -25,6 +25,7 @@ OURS = {"top_a", "tfs", "epsilon_cutoff", "eta_cutoff", "smoothing_factor", "ske
     "no_repeat_ngram_size",
     "grammars",
     "beams",
+    "guidance_scale",
 }
 """What no other kind of server has."""
 

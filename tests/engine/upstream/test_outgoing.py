@@ -8,7 +8,7 @@ from tests.engine.upstream.opening import vendor
 from tests.fakes import generation_request
 
 from afterword.config.vendor import PRESETS, UpstreamKind
-from afterword.engine.request import Beams, GenerationRequest
+from afterword.engine.request import Beams, GenerationRequest, Guidance
 from afterword.engine.upstream.learned_tokenizer import LearnedTokenizer
 from afterword.engine.upstream.outgoing import OutgoingRequest, Target, outgoing_requests
 from afterword.fields.repeats import Repeats
@@ -64,6 +64,11 @@ def test_a_search_is_one_request_of_as_many_choices_as_beams() -> None:
     body = only(outgoing_requests(search, target(max_stops=0)))
     expected = {"use_beam_search": True, "n": 3, "length_penalty": 0.5, "early_stopping": "never"}
     assert {name: body[name] for name in expected} == expected
+
+
+def test_guidance_is_sent_as_it_was_written() -> None:
+    body = only(outgoing_requests(request(guidance=Guidance(1.5, "bad", (98, 97, 100))), target()))
+    assert (body["guidance_scale"], body["negative_prompt"]) == (1.5, "bad")
 
 
 def test_a_server_that_knows_only_the_documented_fields_sees_no_other() -> None:

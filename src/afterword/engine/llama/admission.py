@@ -189,7 +189,7 @@ class Admission:
         if leader is None and sequence is not sequence.group.sequences[0]:
             # The first candidate is admitted first: it alone is scored, so no other may finish the prompt before it.
             return True
-        if leader is not None and leader.prefilling:
+        if leader is not None and any(each.prefilling for each in leader.together):
             # The common case of n and best_of, without comparing prompts.
             return leader.scored or sequence.n_prompt >= WORTH_COPYING
         return self._find_prefix(sequence, running)
@@ -234,8 +234,10 @@ class Admission:
         assert sequence.slot is not None
         if self._kv.n_behind(sequence.slot) >= WORTH_A_CALL:
             self._kv.keep(sequence.slot, self._runner.state(sequence.slot.id))
-        # Only the leader has candidates that begin where it is.
-        n_candidates = len(sequence.group.sequences) if sequence.group.leader is sequence else 1
+        # Only where the first candidate is do others begin. Beams begin where its prompt has ended.
+        leader, request = sequence.group.leader, sequence.group.request
+        leads = leader is not None and sequence in leader.together and request.beams is None
+        n_candidates = request.n_candidates if leads else 1
         sequence.places |= places(
             sequence.n_prompt, sequence.n_reused, n_shared, scored=sequence.scored, n_candidates=n_candidates
         )

@@ -28,7 +28,7 @@ class BeamTeam(Team):
         sequence.rests = True
 
     @override
-    def go_on(self) -> list[Event]:
+    def go_on(self) -> tuple[list[Event], int]:
         extensions, self._extensions = self._extensions, []
         parents = [self._carriers[number] for number in self._search.choose(extensions)]
         if not parents:
@@ -43,14 +43,14 @@ class BeamTeam(Team):
             _carry(carrier, beam)
             carriers.append(carrier)
         self._carriers = carriers
-        return []
+        return [], 0
 
-    def _end(self) -> list[Event]:
+    def _end(self) -> tuple[list[Event], int]:
         told: list[Event] = []
         for member, (candidate, events) in zip(self.members, self._search.answers(), strict=True):
             member.candidate = candidate
             told += events
-        return told
+        return told, sum(member.candidate.n_tokens for member in self.members)
 
 
 def _carry(sequence: Sequence, beam: Beam) -> None:

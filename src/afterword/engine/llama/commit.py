@@ -3,11 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from afterword.engine.events import Event, Finished, PromptDone, PromptScores
+from afterword.engine.events import Event, PromptDone, PromptScores
 from afterword.engine.llama.arithmetic import Arithmetic
+from afterword.engine.llama.draw import draw
 from afterword.engine.llama.kv import KVSlots, ScoreRow, Slot
 from afterword.engine.llama.runner import Computed, Uncomputed
-from afterword.engine.llama.sequence import Group, Message, Sequence, Team
+from afterword.engine.llama.sequence import Group, Message, Sequence
 from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.engine.sampling.logprobs import LogSoftmax, NoDistribution
 from afterword.engine.sampling.masks import GrammarFailed
@@ -56,7 +57,7 @@ class Committer:
         if sequence.scored and n_prompt_rows:
             self._score(sequence, computed, slot)
         messages: list[Message] = []
-        if n_prompt_rows and not sequence.prefilling and not sequence.group.prompt_done:
+        if n_prompt_rows and not (sequence.prefilling or sequence.is_negative or sequence.group.prompt_done):
             messages.append((sequence.group.address, self._prompt_done(sequence, slot)))
         if sequence.n_pending == 0:
             messages += self._advance(sequence, computed.logits[-1:])
@@ -92,39 +93,23 @@ class Committer:
 
     def _advance(self, sequence: Sequence, rows: NDArray[np.float32]) -> list[Message]:
         """Sample the next token, or end a sequence that may not have one."""
-        candidate, group = sequence.candidate, sequence.group
+        group = sequence.group
         if group.request.max_tokens == 0:
             return [(group.address, s.candidate.finish_empty()) for s in group.sequences if not s.candidate.finished]
-        row = rows[0]
-        team = sequence.team
         try:
-            if team is not None:
-                team.take(sequence, row)
-                return [(group.address, event) for event in self._go_on(team)]
-            token = sequence.sampler.sample(row, candidate.n_tokens)
+            events, n_sampled = self._sample(sequence, rows[0])
         except (EveryTokenBanned, GrammarFailed) as refusal:
             return [(group.address, refusal)]
-        logprob: float | None = None
-        top: tuple[tuple[int, float], ...] = ()
-        if group.request.logprobs is not None:
-            lse = self._log_softmax.lse(row)
-            logprob = self._log_softmax.logprob(row, lse, token)
-            top = self._log_softmax.top(row, lse, group.request.logprobs)
-        n_before = candidate.n_tokens
-        events = candidate.accept(token, logprob, top)
-        self.counters.completion_tokens += candidate.n_tokens - n_before
-        if not candidate.finished:
-            sequence.sampler.accept(token)
-            sequence.last_token = token
+        self.counters.completion_tokens += n_sampled
         return [(group.address, event) for event in events]
 
-    def _go_on(self, team: Team) -> list[Event]:
-        """Have a team go on once all of it has been computed."""
-        if not all(member.rests for member in team.members):
-            return []
-        events = team.go_on()
-        self.counters.completion_tokens += sum(event.n_tokens for event in events if isinstance(event, Finished))
-        return events
+    def _sample(self, sequence: Sequence, row: NDArray[np.float32]) -> tuple[list[Event], int]:
+        """What is to be told, and how many tokens were sampled: of a team nothing before all of it was computed."""
+        team = sequence.team
+        if team is None:
+            return draw(sequence, row, row, self._log_softmax)
+        team.take(sequence, row)
+        return team.go_on() if all(member.rests for member in team.members) else ([], 0)
 
 
 def _failed(group: Group, error: Exception, message: str) -> list[Message]:

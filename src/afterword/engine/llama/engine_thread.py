@@ -15,6 +15,7 @@ import numpy as np
 from afterword.engine.candidate import new_candidates
 from afterword.engine.events import Finished
 from afterword.engine.llama.beam_team import search_together
+from afterword.engine.llama.guided_pair import guide
 from afterword.engine.llama.kv import Demand, KVSlots
 from afterword.engine.llama.openmp import release_workers
 from afterword.engine.llama.scheduler import Scheduler
@@ -156,7 +157,7 @@ class EngineThread:
         return True
 
     def _add(self, group: Group) -> None:
-        self._n_taken += group.request.n_candidates
+        self._n_taken += group.request.n_sequences
         try:
             group.sequences = self._sequences_of(group)
         except Exception as error:  # of any kind: it must fail this request alone
@@ -186,7 +187,10 @@ class EngineThread:
             )
             # Only one candidate scores the prompt; the others reuse its rows.
             score_top = request.prompt_logprobs if candidate.index == 0 else None
-            sequences.append(Sequence(group, candidate, sampler, Demand(prompt, reproducible, score_top)))
+            sequence = Sequence(group, candidate, sampler, Demand(prompt, reproducible, score_top))
+            sequences.append(sequence)
+            if request.guidance is not None:
+                sequences.append(guide(sequence, self._log_softmax))
         if request.beams is not None:
             search_together(sequences, self._log_softmax)
         return sequences
@@ -199,7 +203,7 @@ class EngineThread:
 
     def _end(self, address: Any, index: int) -> None:
         group = self._groups.get(address)
-        sequence = None if group is None else group.sequences[index]
+        sequence = None if group is None else group.of_candidate(index)
         # Before its prompt is done nobody has heard of a candidate.
         if sequence is not None and sequence.group.prompt_done and not sequence.candidate.finished:
             events = sequence.candidate.end()

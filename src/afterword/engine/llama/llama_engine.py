@@ -45,7 +45,7 @@ class LlamaEngine(Engine, Outlet):
 
     @override
     def generate(self, request: GenerationRequest) -> Generation:
-        mailbox = self._tracker.add(request.n_candidates)
+        mailbox = self._tracker.add(request.n_candidates, request.n_sequences)
         self._thread.add(request, mailbox)
         return MailboxGeneration(
             mailbox,

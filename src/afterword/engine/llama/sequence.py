@@ -37,12 +37,17 @@ class Group:
     admitted_at: float | None = None
     """When the step began in which its first sequence got a slot."""
     sequences: list["Sequence"] = field(default_factory=list)
+    """Of each candidate as many, in order."""
     prompt_done: bool = False
     """`PromptDone` has been sent: some sequence has processed the prompt."""
     leader: "Sequence | None" = None
     """The first sequence to be admitted: it is scored, and the others wait for its prefill."""
     waiting: deque["Sequence"] = field(default_factory=deque)
     """Those without a slot, in the order in which they get one."""
+
+    def of_candidate(self, index: int) -> "Sequence":
+        """The first sequence of a candidate."""
+        return self.sequences[index * len(self.sequences) // self.request.n_candidates]
 
     @property
     def claim(self) -> Claim:
@@ -63,8 +68,11 @@ class Team(Protocol):
         """The (n_vocab,) logits after all tokens of a member, which rests from now on. Raises what `sample` does."""
         ...
 
-    def go_on(self) -> list[Event]:
-        """Once all rest: choose what comes next, and wake those that have something to compute. Raises likewise."""
+    def go_on(self) -> tuple[list[Event], int]:
+        """Once all rest: choose what comes next, and wake those that have something to compute. Raises likewise.
+
+        What is to be told, and how many tokens were sampled.
+        """
         ...
 
 
@@ -104,6 +112,8 @@ class Sequence:
     """Where its state is kept (checkpoints.py): pieces of its prompt end there."""
     team: Team | None = None
     """Those with which it goes on; None: it goes on alone."""
+    is_negative: bool = False
+    """Its prompt is the one to steer away from."""
     rests: bool = False
     """It computes nothing until its team goes on."""
     copy_of: "Sequence | None" = None

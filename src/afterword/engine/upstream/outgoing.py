@@ -112,6 +112,8 @@ def _outgoing(
         body["n"] = len(candidates)
     if request.beams is not None:
         body |= {"use_beam_search": True, **asdict(request.beams)}
+    if request.guidance is not None:
+        body |= {"guidance_scale": request.guidance.scale, "negative_prompt": request.guidance.text}
     k = _logprobs(request, target, scores)
     if k is not None:
         body["logprobs"] = k

@@ -12,10 +12,10 @@ from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.bias import TokenBias, check_tokens_are_left, token_bias
 from afterword.engine.sampling.repetition import finite_penalty
 from afterword.errors import InvalidRequest
+from afterword.fields.decoding import DECODING_FIELDS
 from afterword.fields.field import RequestField
 from afterword.fields.grammars import CONSTRAINT_FIELDS
 from afterword.fields.sampling import SAMPLING_FIELDS, Sampling, values_of_sampling
-from afterword.fields.search import SEARCH_FIELDS
 
 VLLM = "vllm"
 """Its name in the table of fields."""
@@ -92,7 +92,7 @@ def sampling_arguments(sampling: Sampling) -> dict[str, float]:
     }
 
 
-_ASKED_FOR = (*SAMPLING_FIELDS, *CONSTRAINT_FIELDS, *SEARCH_FIELDS)
+_ASKED_FOR = (*SAMPLING_FIELDS, *CONSTRAINT_FIELDS, *DECODING_FIELDS)
 
 
 def missing_features(fields: Iterable[RequestField] = _ASKED_FOR) -> dict[str, str]:

@@ -122,7 +122,7 @@ class WorkerEngine(Engine, Watched):
     def generate(self, request: GenerationRequest) -> Generation:
         self.start()
         self._supervisor.check()
-        mailbox = self._tracker.add(request.n_candidates)
+        mailbox = self._tracker.add(request.n_candidates, request.n_sequences)
         number = next(self._numbers)
         prompt = self._prompts[number] = _Prompt(request, mailbox)
         if self._supervisor.connected:
@@ -177,7 +177,7 @@ class WorkerEngine(Engine, Watched):
                 self._fail(number, EngineLost(LOST))
             elif prompt.n_ends >= MOST_ENDS:
                 self._fail(number, EngineLost(LOST_WAITING))
-        n_kept = sum(prompt.request.n_candidates for prompt in self._prompts.values())
+        n_kept = sum(prompt.request.n_sequences for prompt in self._prompts.values())
         self._tracker.remove(self._n_sent - self._progress.n_ended - n_kept)
         self._n_sent, self._progress = 0, NOTHING
         self._counted_before = self._tracker.counters
@@ -188,10 +188,10 @@ class WorkerEngine(Engine, Watched):
     def refuse(self, why: EngineLost) -> None:
         for number, prompt in list(self._prompts.items()):
             self._fail(number, why)
-            self._tracker.remove(prompt.request.n_candidates)
+            self._tracker.remove(prompt.request.n_sequences)
 
     def _send(self, number: int, prompt: _Prompt) -> None:
-        self._n_sent += prompt.request.n_candidates
+        self._n_sent += prompt.request.n_sequences
         self._supervisor.send(Add(number, prompt.request))
 
     def _cancel(self, number: int) -> None:
@@ -202,8 +202,8 @@ class WorkerEngine(Engine, Watched):
             self._supervisor.send(Cancel(number))
         else:
             # They are also those of before, of which the next process begins: see `lost`.
-            self._tracker.counters.cancelled += prompt.request.n_candidates
-            self._tracker.remove(prompt.request.n_candidates)
+            self._tracker.counters.cancelled += prompt.request.n_sequences
+            self._tracker.remove(prompt.request.n_sequences)
 
     def _fail(self, number: int, error: EngineLost) -> None:
         self._prompts.pop(number).mailbox.post([error])
