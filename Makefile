@@ -8,7 +8,9 @@
 #   make test-vllm      run the tests of the vLLM engine, in an environment of its own; builds that first, about 4 GB
 #   make test-cluster   run the tests that need Ray, in an environment of their own; builds that first, about 1 GB
 #   make test-container build the container image on a base made by debootstrap, and serve from it; needs buildah, root
-#   make fuzz           ten thousand mutated model files instead of some hundred
+#   make fuzz           ten thousand mutated model files, a hundred thousand bodies, ten thousand byte streams
+#   make soak           30 minutes of mixed work at three times what a server can do (ARGS="--minutes 3")
+#   make reliability    the commands of docs/reliability.md, short: some minutes
 #   make test-e2e       drive the playground in Chromium, which must be installed  (ARGS="-k tree")
 #   make screenshots    do that and write the pictures of docs/playground.md anew
 #   make bench          measure this server and its peers: benchmarks/README.md   (ARGS="--only single --rounds 3")
@@ -36,7 +38,7 @@ export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
 export VIRTUAL_ENV := $(CURDIR)/.venv
 export UV_NO_PROGRESS := 1
 
-.PHONY: serve test test-clients test-container test-models test-vllm test-vllm-run test-cluster test-cluster-run fuzz test-e2e screenshots bench bench-run check audit fmt docs lock clean setup setup-dev setup-linter setup-node
+.PHONY: serve test test-clients test-container test-models test-vllm test-vllm-run test-cluster test-cluster-run fuzz soak reliability test-e2e screenshots bench bench-run check audit fmt docs lock clean setup setup-dev setup-linter setup-node
 
 serve: .venv/.stamp-runtime
 	@exec $(BIN)/afterword serve $(ARGS)
@@ -50,6 +52,18 @@ test-container: setup-dev
 
 fuzz: setup-dev
 	AFTERWORD_TEST_MUTANTS=10000 $(BIN)/python -m pytest -n 0 --timeout=900 tests/fuzz/test_gguf_header.py $(ARGS)
+	$(BIN)/python -m benchmarks.fuzz
+
+soak: setup-dev
+	$(BIN)/python -m benchmarks.soak $(ARGS)
+
+reliability: setup-dev
+	$(BIN)/python -m benchmarks.faults
+	$(BIN)/python -m benchmarks.fuzz --bodies 5000 --streams 1000
+	$(BIN)/python -m benchmarks.large_bodies --seconds 1 --check
+	$(BIN)/python -m benchmarks.reloads
+	$(BIN)/python -m benchmarks.turns
+	$(BIN)/python -m benchmarks.soak --minutes 3
 
 test-clients: setup-dev setup-node
 	@$(BIN)/python -m tests.clients.environments

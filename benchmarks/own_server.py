@@ -3,6 +3,8 @@
 import asyncio
 import os
 import resource
+import statistics
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import httpx
 
+PROGRAM = (sys.executable, "-c", "from afterword.launch import main; main()")
 SECONDS_TO_START = 120
 SECONDS_TO_STOP = 60
 
@@ -27,7 +30,13 @@ class OwnServer:
     @property
     def children(self) -> list[int]:
         """Ids of the processes of its models, in the order of their start."""
-        return list(map(int, Path(f"/proc/{self.process_id}/task/{self.process_id}/children").read_text().split()))
+        # Each thread has those that it has started.
+        lists = (Path(f"/proc/{self.process_id}/task") / name / "children" for name in self._threads)
+        return sorted(int(number) for one in lists for number in one.read_text().split())
+
+    @property
+    def _threads(self) -> list[str]:
+        return os.listdir(f"/proc/{self.process_id}/task")
 
     @property
     def resident_bytes(self) -> int:
@@ -61,7 +70,7 @@ async def serving(
     ours = {name: value for name, value in os.environ.items() if not name.startswith("AFTERWORD_")}
     with (log or Path(os.devnull)).open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", "from afterword.launch import main; main()", "serve", "--port", "0", *options),
+            *(*PROGRAM, "serve", "--port", "0", *options),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
@@ -89,3 +98,21 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
         process.kill()
         await process.wait()
         raise
+
+
+def make_key(database: Path, name: str, *options: str) -> str:
+    """A new key of the gateway in that file."""
+    command = [*PROGRAM, "keys", "create", name, "--database", str(database), *options]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def percentile(values: list[float], share: int) -> float:
+    """That many of a hundred values are at most this; of few values the highest."""
+    ranked = sorted(values)
+    return ranked[min(len(ranked) - 1, len(ranked) * share // 100)]
+
+
+def percentiles(seconds: list[float]) -> str:
+    """Median, 99th percentile and the highest of some times, in words."""
+    middle, high = statistics.median(seconds), percentile(seconds, 99)
+    return f"{middle:.3f} s in the median, {high:.3f} s at the 99th percentile, {max(seconds):.3f} s at most"
