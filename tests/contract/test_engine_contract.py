@@ -227,6 +227,19 @@ async def test_prompt_scores_have_a_row_for_each_token_after_the_first(engine: E
     assert (scores.top_logprobs[rows, columns] == scores.logprobs[rows]).all()
 
 
+async def test_scores_from_a_place_on_are_those_of_the_whole_prompt(engine: Engine) -> None:
+    needs(engine, "prompt_logprobs")
+    whole = (await complete(engine, ask(engine, max_tokens=0, prompt_logprobs=1))).prompt.scores
+    assert whole is not None
+    request = ask(engine, max_tokens=0, prompt_logprobs=1)
+    first = len(request.prompt) - 3
+    end = (await complete(engine, ask(engine, max_tokens=0, prompt_logprobs=1, score_from=first))).prompt.scores
+    assert end is not None
+    assert end.start <= first
+    assert end.logprobs[first - end.start :].tolist() == whole.logprobs[first:].tolist()
+    assert end.top_ids[first - end.start :].tolist() == whole.top_ids[first:].tolist()
+
+
 async def test_prompt_of_one_token_has_no_scores_but_is_scored(engine: Engine) -> None:
     needs(engine, "prompt_logprobs")
     prompt = [engine.tokenizer.separator_id]

@@ -7,7 +7,6 @@ event loop, one task a prompt.
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,7 +99,7 @@ class EchoEngine(Engine):
     async def _sample(self, job: "_Job") -> None:
         request = job.request
         job.mailbox.post([Started()])
-        scores = await self._scores(request.prompt, request.prompt_logprobs)
+        scores = await self._scores(request)
         self._tracker.counters.add_prompt(len(request.prompt), n_cached=0)
         job.mailbox.post([PromptDone(0, scores)])
         candidates = new_candidates(request, self.tokenizer)
@@ -149,19 +148,22 @@ class EchoEngine(Engine):
         self._tracker.counters.completion_tokens += sum(found.n_tokens for found in job.candidates)
         job.mailbox.post([event for _, events in answers for event in events])
 
-    async def _scores(self, prompt: tuple[int, ...], k: int | None) -> PromptScores | None:
-        """Scores of the prompt, None if `k` is. Its first token is the expected one after each."""
-        if k is None:
+    async def _scores(self, request: GenerationRequest) -> PromptScores | None:
+        """Scores of the prompt, if any are wanted. Its first token is the expected one after each."""
+        if request.prompt_logprobs is None:
             return None
-        parts = [_score(self._model, (), (), prompt[0], k)]
-        for start in range(0, len(prompt) - 1, _SCORED_AT_ONCE):
-            followers = prompt[start + 1 : start + 1 + _SCORED_AT_ONCE]
-            parts.append(_score(self._model, prompt[start : start + len(followers)], followers, prompt[0], k))
+        parts = [_score(self._model, request, range(0))]
+        for start in range(request.score_from, len(request.prompt) - 1, _SCORED_AT_ONCE):
+            end = min(start + _SCORED_AT_ONCE, len(request.prompt) - 1)
+            parts.append(_score(self._model, request, range(start, end)))
             await asyncio.sleep(0)
+        named = [part.named_logprobs for part in parts if part.named_logprobs is not None]
         return PromptScores(
             np.concatenate([part.logprobs for part in parts]),
             np.concatenate([part.top_ids for part in parts]),
             np.concatenate([part.top_logprobs for part in parts]),
+            request.score_from,
+            np.concatenate(named) if named else None,
         )
 
 
@@ -260,13 +262,17 @@ def _is_plain(request: GenerationRequest) -> bool:
     return likeliest_only and request.logprobs is None and not changed
 
 
-def _score(model: EchoModel, tokens: Sequence[int], followers: Sequence[int], expected: int, k: int) -> PromptScores:
-    """Scores of `followers`, each given the token of `tokens` at the same place."""
-    logprobs = log_softmax(model.logits(tokens, expected))
-    top_ids = likeliest(logprobs, k)
-    rows = np.arange(len(tokens))
+def _score(model: EchoModel, request: GenerationRequest, places: range) -> PromptScores:
+    """Scores of the tokens after those at `places`."""
+    assert request.prompt_logprobs is not None
+    prompt = np.asarray(request.prompt, dtype=np.intp)
+    tokens, followers = prompt[places.start : places.stop], prompt[places.start + 1 : places.stop + 1]
+    logprobs = log_softmax(model.logits(tokens.tolist(), request.prompt[0]))
+    top_ids = likeliest(logprobs, request.prompt_logprobs)
     return PromptScores(
-        logprobs[rows, np.asarray(followers, dtype=np.intp)],
+        logprobs[np.arange(len(tokens)), followers[: len(tokens)]],
         top_ids,
         np.take_along_axis(logprobs, top_ids.astype(np.intp), axis=1),
+        places.start,
+        logprobs[:, list(request.named_ids)] if request.named_ids else None,
     )

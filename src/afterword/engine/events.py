@@ -26,14 +26,20 @@ class SampledToken:
 
 @dataclass(frozen=True, slots=True)
 class PromptScores:
-    """Log-probabilities of a prompt of P tokens; row i is about token i + 1, given tokens 0..i."""
+    """Log-probabilities of a prompt of P tokens; row i is about token i + 1, given tokens 0..i.
+
+    The rows from `start` on are here, R = P - 1 - start of them. At most the request's `score_from`.
+    """
 
     logprobs: NDArray[np.float64]
-    """(P - 1,) log-probability of each prompt token after the first."""
+    """(R,) log-probability of each prompt token after the first."""
     top_ids: NDArray[np.int32]
-    """(P - 1, k) ids of the likeliest tokens at the same places, likeliest first; ties by id."""
+    """(R, k) ids of the likeliest tokens at the same places, likeliest first; ties by id."""
     top_logprobs: NDArray[np.float64]
-    """(P - 1, k) their log-probabilities."""
+    """(R, k) their log-probabilities."""
+    start: int = 0
+    named_logprobs: NDArray[np.float64] | None = None
+    """(R, m) log-probabilities of the request's `named_ids`; None if it has none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,10 @@ class GenerationRequest:
     """None: none wanted. k: each sampled token with its log-probability and the k likeliest."""
     prompt_logprobs: int | None = None
     """The same for the prompt's own tokens."""
+    score_from: int = 0
+    """Of those, row i of `PromptScores` and on are wanted; an engine may give more."""
+    named_ids: tuple[int, ...] = ()
+    """Tokens whose log-probabilities are wanted at every place that is scored, in this order."""
     text_offset: int = 0
     """Code points of the prompt's text; offsets of sampled tokens continue from there."""
     pending: bytes = b""
@@ -83,5 +87,6 @@ class GenerationRequest:
         assert self.prompt, "a prompt has at least one token"
         assert self.n_candidates >= 1
         assert self.max_tokens >= 0
+        assert 0 <= self.score_from < max(1, len(self.prompt) - 1)
         assert all(self.stops), "an empty stop matches everything"
         assert self.beams is None or (self.max_tokens > 0 and self.guidance is None)

@@ -14,10 +14,10 @@ from afterword.engine.events import Chunk, Event, Finished, PromptDone, SampledT
 from afterword.engine.llama.arithmetic import INDEPENDENT, QUANTISED, Arithmetic
 from afterword.engine.llama.beam_team import search_together
 from afterword.engine.llama.guided_pair import guide
-from afterword.engine.llama.kv import Demand, KVSlots
+from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.policy import Policy, next_batch
 from afterword.engine.llama.scheduler import Scheduler
-from afterword.engine.llama.sequence import Group, Sequence
+from afterword.engine.llama.sequence import Group, Sequence, demand_of
 from afterword.engine.mailbox import Mailbox, Message
 from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.logprobs import LogSoftmax
@@ -105,8 +105,7 @@ class Harness:
         for candidate in new_candidates(request, ByteTokenizer()):
             stream = RandomStream(request.seed, request.prompt_index, candidate.index)
             sampler = Sampler(request.sampling, self._workspace, stream, end_ids=request.end_ids)
-            scored = request.prompt_logprobs if candidate.index == 0 else None
-            demand = Demand(np.array(request.prompt, dtype=np.int32), request.reproducible, scored)
+            demand = demand_of(request, reproducible=request.reproducible, scored=candidate.index == 0)
             sequence = Sequence(group, candidate, sampler, demand)
             group.sequences.append(sequence)
             if request.guidance is not None:

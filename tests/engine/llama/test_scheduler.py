@@ -130,8 +130,9 @@ def test_a_scored_prefix_is_answered_from_the_cache() -> None:
     again = harness.complete(ask(words(300), max_tokens=0, prompt_logprobs=4))
     assert again.scores() == first.scores()
     assert again.prompt is not None
-    assert again.prompt.n_cached == 299
-    assert harness.scheduler.counters.prefill_tokens == 300 + 1
+    # The row of the last token but one has the last one's score.
+    assert again.prompt.n_cached == 298
+    assert harness.scheduler.counters.prefill_tokens == 299 + 1
 
 
 def test_nothing_to_sample_ends_every_candidate_without_computing_for_each() -> None:
@@ -344,7 +345,7 @@ def test_where_memory_cannot_be_cut_a_prompt_goes_on_behind_what_was_sampled() -
 @pytest.mark.parametrize(
     ("contexts", "n_cached"),
     [
-        pytest.param([words(200)] * 4, [0, 184, 184, 184], id="near-the-end"),
+        pytest.param([words(200)] * 4, [0, 183, 183, 183], id="near-the-end"),
         pytest.param([words(200), words(150), words(150), words(150)], [0, 0, 149, 149], id="far-from-the-end"),
     ],
 )
@@ -362,7 +363,7 @@ def test_where_memory_cannot_be_cut_endings_that_are_scored_at_once_share_all_of
         harness.add(ask(words(200) + words(16, book), max_tokens=0, prompt_logprobs=1))
     harness.finish()
     # The last token of the context has another follower in each.
-    assert harness.scheduler.counters.prefill_tokens == 216 + 3 * 17
+    assert harness.scheduler.counters.prefill_tokens == 215 + 3 * 16
 
 
 def test_where_memory_cannot_be_cut_a_text_that_was_edited_goes_on_from_some_place_before() -> None:

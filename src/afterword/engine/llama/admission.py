@@ -257,7 +257,4 @@ def _n_reusable(other: Sequence, sequence: Sequence) -> int:
     # What follows a sampled token in that slot was not computed as a prompt's, so a seeded request may not reuse it.
     if demand.reproducible and slot.n_exact < slot.n:
         n = min(n, slot.n_exact)
-    if demand.score_top is not None:
-        covered = other.demand.score_top is not None and other.demand.score_top >= demand.score_top
-        n = min(n, n_common - 1) if covered else 0
-    return max(n, 0)
+    return max(demand.n_covered_by(other.demand, n, n_common), 0)

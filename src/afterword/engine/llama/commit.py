@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from afterword.engine.events import Event, PromptDone, PromptScores
 from afterword.engine.llama.arithmetic import Arithmetic
 from afterword.engine.llama.draw import draw
-from afterword.engine.llama.kv import KVSlots, ScoreRow, Slot
+from afterword.engine.llama.kv import Demand, KVSlots, ScoreRow, Slot
 from afterword.engine.llama.runner import Computed, Uncomputed
 from afterword.engine.llama.sequence import Group, Message, Sequence
 from afterword.engine.sampling.bias import EveryTokenBanned
@@ -65,20 +65,21 @@ class Committer:
 
     def _score(self, sequence: Sequence, computed: Computed, slot: Slot) -> None:
         """Store each row's log-probabilities of the prompt token after it."""
-        k = sequence.demand.score_top
-        assert k is not None
-        prompt, start = sequence.demand.prompt, computed.span.start
-        n_followed = min(computed.span.n, sequence.n_prompt - 1 - start)
-        for i in range(n_followed):
-            row = computed.logits[i]
+        demand, start = sequence.demand, computed.span.start
+        assert demand.score_top is not None
+        places = range(max(start, demand.score_from), min(start + computed.span.n, demand.n_rows))
+        # The logits after these come first; those to sample from would be the last.
+        for place, row in zip(places, computed.logits, strict=False):
             lse = self._log_softmax.lse(row)
-            follower = int(prompt[start + i + 1])
-            top = self._log_softmax.top(row, lse, k)
-            slot.rows[start + i] = ScoreRow(
+            follower = demand.follower(place)
+            top = self._log_softmax.top(row, lse, demand.score_top)
+            slot.rows[place] = ScoreRow(
                 follower,
                 self._log_softmax.logprob(row, lse, follower),
                 np.array([token for token, _ in top], dtype=np.int32),
                 np.array([logprob for _, logprob in top], dtype=np.float64),
+                demand.named_ids,
+                tuple(self._log_softmax.logprob(row, lse, token) for token in demand.named_ids),
             )
 
     def _prompt_done(self, sequence: Sequence, slot: Slot) -> PromptDone:
@@ -86,8 +87,8 @@ class Committer:
         group.prompt_done = True
         self.counters.prompt_tokens += sequence.n_prompt
         self.counters.cached_tokens += sequence.n_reused
-        k = group.request.prompt_logprobs
-        scores = None if k is None else _prompt_scores(slot.rows[: sequence.n_prompt - 1], k)
+        # The leader's: of all candidates, it alone has the rows.
+        scores = _prompt_scores(slot.rows, sequence.demand) if sequence.scored else None
         assert group.admitted_at is not None
         return PromptDone(sequence.n_reused, scores, max(0.0, group.admitted_at - group.queued_at))
 
@@ -121,13 +122,18 @@ def _failed(group: Group, error: Exception, message: str) -> list[Message]:
     return [(group.address, public_error(error, message))]
 
 
-def _prompt_scores(rows: list[ScoreRow | None], k: int) -> PromptScores:
-    """The score rows of a whole prompt as arrays; k of each row's likeliest tokens, fewer in a smaller vocabulary."""
-    known = [row for row in rows if row is not None]
-    assert len(known) == len(rows), "every prompt position is scored"
-    width = min(k, len(known[0].ids)) if known else k
+def _prompt_scores(rows: list[ScoreRow | None], demand: Demand) -> PromptScores:
+    """The score rows of a prompt as arrays; k of each row's likeliest tokens, fewer in a smaller vocabulary."""
+    wanted = rows[demand.score_from : demand.n_rows]
+    known = [row for row in wanted if row is not None]
+    assert len(known) == len(wanted), "every wanted position is scored"
+    assert demand.score_top is not None
+    width = min(demand.score_top, len(known[0].ids)) if known else demand.score_top
+    n, n_named = len(known), len(demand.named_ids)
     return PromptScores(
         np.array([row.logprob for row in known], dtype=np.float64),
-        np.array([row.ids[:width] for row in known], dtype=np.int32).reshape(len(known), width),
-        np.array([row.logprobs[:width] for row in known], dtype=np.float64).reshape(len(known), width),
+        np.array([row.ids[:width] for row in known], dtype=np.int32).reshape(n, width),
+        np.array([row.logprobs[:width] for row in known], dtype=np.float64).reshape(n, width),
+        demand.score_from,
+        np.array([row.named[:n_named] for row in known], dtype=np.float64).reshape(n, n_named) if n_named else None,
     )

@@ -10,16 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from afterword.engine.candidate import new_candidates
 from afterword.engine.events import Finished
 from afterword.engine.llama.beam_team import search_together
 from afterword.engine.llama.guided_pair import guide
-from afterword.engine.llama.kv import Demand, KVSlots
+from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.openmp import release_workers
 from afterword.engine.llama.scheduler import Scheduler
-from afterword.engine.llama.sequence import Group, Message, Sequence
+from afterword.engine.llama.sequence import Group, Message, Sequence, demand_of
 from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.engine.sampling.masks import Masks, masks_of
@@ -170,7 +168,6 @@ class EngineThread:
     def _sequences_of(self, group: Group) -> list[Sequence]:
         """A group's candidates, ready to be scheduled."""
         request = group.request
-        prompt = np.array(request.prompt, dtype=np.int32)
         reproducible = request.reproducible and self._reproducible
         sequences: list[Sequence] = []
         masks = masks_of(request, self._masks)
@@ -185,9 +182,9 @@ class EngineThread:
                 min_tokens=request.min_tokens,
                 mask=mask,
             )
-            # Only one candidate scores the prompt; the others reuse its rows.
-            score_top = request.prompt_logprobs if candidate.index == 0 else None
-            sequence = Sequence(group, candidate, sampler, Demand(prompt, reproducible, score_top))
+            # Only one candidate scores the prompt.
+            demand = demand_of(request, reproducible=reproducible, scored=candidate.index == 0)
+            sequence = Sequence(group, candidate, sampler, demand)
             sequences.append(sequence)
             if request.guidance is not None:
                 sequences.append(guide(sequence, self._log_softmax))

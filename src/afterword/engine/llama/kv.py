@@ -35,6 +35,9 @@ class ScoreRow:
     """(k,) likeliest tokens."""
     logprobs: NDArray[np.float64]
     """(k,) their log-probabilities."""
+    named_ids: tuple[int, ...] = ()
+    named: tuple[float, ...] = ()
+    """Log-probabilities of `named_ids`."""
 
 
 @dataclass(slots=True)
@@ -71,10 +74,50 @@ class Demand:
     """What a sequence looks for in the cache."""
 
     prompt: NDArray[np.int32]
-    """(P,) token ids."""
+    """(P,) ids of the tokens that are computed."""
     reproducible: bool
     score_top: int | None
     """k of the prompt's score rows; None if the prompt is not scored."""
+    score_from: int = 0
+    """The first row that is wanted."""
+    named_ids: tuple[int, ...] = ()
+    """Tokens whose log-probabilities each row has."""
+    last: int | None = None
+    """The token after the prompt, where it is scored and nothing comes after it: then it need not be computed."""
+
+    @property
+    def n_rows(self) -> int:
+        """Score rows of the whole prompt: one for each token that another one follows."""
+        return len(self.prompt) - (self.last is None)
+
+    def follower(self, i: int) -> int:
+        """The token that row i is about."""
+        if i + 1 < len(self.prompt):
+            return int(self.prompt[i + 1])
+        assert self.last is not None
+        return self.last
+
+    def n_covered_by(self, other: "Demand", n: int, n_common: int) -> int:
+        """Of the first n tokens, as many as lack no row, once `other` is scored, which has `n_common` of them too."""
+        if self.score_top is None:
+            return n
+        covers = (
+            other.score_top is not None
+            and other.score_top >= self.score_top
+            and other.score_from <= self.score_from
+            and self.named_ids in ((), other.named_ids)
+        )
+        return min(n, max(self.score_from, n_common - 1) if covers else self.score_from)
+
+    def is_met_by(self, row: ScoreRow | None, i: int) -> bool:
+        """Whether a row can be reused as row i."""
+        return (
+            row is not None
+            and self.score_top is not None
+            and len(row.ids) >= self.score_top
+            and row.follower == self.follower(i)
+            and self.named_ids in ((), row.named_ids)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,9 +393,5 @@ def common_prefix(a: NDArray[np.int32], b: NDArray[np.int32]) -> int:
 
 
 def _first_missing_row(slot: Slot, demand: Demand, n: int) -> int:
-    """First position before n whose score row is missing, too narrow or about another next token; n if none."""
-    assert demand.score_top is not None
-    for i, row in enumerate(slot.rows[:n]):
-        if row is None or len(row.ids) < demand.score_top or row.follower != demand.prompt[i + 1]:
-            return i
-    return n
+    """First position before n whose score row is wanted and cannot be reused; n if none."""
+    return next((i for i in range(demand.score_from, n) if not demand.is_met_by(slot.rows[i], i)), n)

@@ -216,7 +216,8 @@ def _outputs(sequence: Sequence, n: int) -> NDArray[np.int8]:
     """1 for those of the next n tokens whose logits are needed: all that are scored, and the one to sample from."""
     outputs = np.zeros(n, dtype=np.int8)
     if sequence.scored:
-        outputs[: max(0, sequence.n_prompt - 1 - sequence.n_computed)] = 1
+        first, end = (max(0, row - sequence.n_computed) for row in (sequence.demand.score_from, sequence.demand.n_rows))
+        outputs[first:end] = 1
     if n == sequence.n_pending and sequence.group.request.max_tokens > 0:
         outputs[-1] = 1
     return outputs

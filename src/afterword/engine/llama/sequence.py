@@ -185,6 +185,19 @@ class Sequence:
         return np.array([self.last_token], dtype=np.int32)
 
 
+def demand_of(request: GenerationRequest, *, reproducible: bool, scored: bool) -> Demand:
+    """What a candidate of `request` looks for; `scored`: it has the prompt's scores to give, if any are wanted."""
+    prompt = np.array(request.prompt, dtype=np.int32)
+    if request.prompt_logprobs is None or not scored:
+        return Demand(prompt, reproducible, None)
+    # A last token that nothing follows has its score from the row before it.
+    n_computed = len(prompt) - 1 if request.max_tokens == 0 and len(prompt) > 1 else len(prompt)
+    last = request.prompt[-1] if n_computed < len(prompt) else None
+    return Demand(
+        prompt[:n_computed], reproducible, request.prompt_logprobs, request.score_from, request.named_ids, last
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """The next n tokens of one sequence, as a step computes them."""
