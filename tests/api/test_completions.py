@@ -95,6 +95,32 @@ async def test_guidance_mixes_what_two_prompts_say() -> None:
     assert (plain["usage"]["prompt_tokens"], same["usage"]["prompt_tokens"]) == (6, 12)
 
 
+async def test_named_tokens_are_listed_in_place_of_the_likeliest() -> None:
+    asked = GREEDY | {"logprobs": 2, "echo": True, "prompt_logprobs": 1, "logprob_token_ids": [97, 104, 97]}
+    async with client_of(app_of()) as client:
+        named = (await client.post("/v1/completions", json=asked)).json()["choices"][0]
+        everything = asked | {"logprobs": 100, "logprob_token_ids": []}
+        whole = (await client.post("/v1/completions", json=everything)).json()["choices"][0]["logprobs"]
+    assert named["logprobs"]["top_logprobs"][0] is None
+    for place, tops in list(enumerate(named["logprobs"]["top_logprobs"]))[1:]:
+        assert set(tops) == {"a", "h", named["logprobs"]["tokens"][place]}
+        for name, value in tops.items():
+            assert value == whole["top_logprobs"][place].get(name, value)
+    entries = named["prompt_logprobs"][1]
+    assert list(entries) == ["101", "97", "104"]
+    assert {entry["rank"] for entry in entries.values()} == {None}
+
+
+@pytest.mark.parametrize(
+    "how", [{"use_beam_search": True, "best_of": 2}, {"negative_prompt": "x", "guidance_scale": 2}]
+)
+async def test_named_tokens_are_listed_by_beam_search_and_with_guidance(how: dict[str, Any]) -> None:
+    asked = GREEDY | how | {"logprobs": 0, "logprob_token_ids": [122]}
+    async with client_of(app_of()) as client:
+        logprobs = (await client.post("/v1/completions", json=asked)).json()["choices"][0]["logprobs"]
+    assert all("z" in tops for tops in logprobs["top_logprobs"])
+
+
 async def test_all_chunks_of_a_stream_share_their_head() -> None:
     async with client_of(app_of()) as client:
         response = await client.post("/v1/completions", json=GREEDY | {"stream": True, "n": 2})

@@ -60,6 +60,7 @@ USES: dict[str, tuple[dict[str, Any], str]] = {
     "skip_special_tokens": ({"skip_special_tokens": False}, "skip_special_tokens"),
     "truncate_prompt_tokens": ({"truncate_prompt_tokens": 3}, "truncate_prompt_tokens"),
     "return_token_ids": ({"return_token_ids": True}, "return_token_ids"),
+    "logprob_token_ids": ({"logprob_token_ids": [5], "logprobs": 0}, "logprob_token_ids"),
 }
 """Feature -> a request that uses it and no other but what it modifies, and the field that is named."""
 
@@ -104,7 +105,7 @@ def test_every_feature_is_used_by_a_request() -> None:
 def test_a_request_uses_the_feature_it_asks_for_alone(feature: str) -> None:
     fields, param = USES[feature]
     used = used_features(body(**fields), fields.get("best_of", 1))
-    modified = {field.modifies for field in FIELDS if field.name == param}
+    modified = {name for field in FIELDS if field.name == param for name in (field.modifies, field.goes_with)}
     assert {name: said[0] for name, said in used.items() if name not in modified} == {feature: param}
 
 
@@ -119,7 +120,7 @@ def test_what_the_model_lacks_is_refused_by_name(feature: str) -> None:
 
 @pytest.mark.parametrize("feature", [feature for feature in FEATURES if feature != "seed"])
 def test_what_the_model_lacks_and_nobody_asks_for_does_no_harm(feature: str) -> None:
-    modifiers = {field.feature for field in FIELDS if field.modifies == feature}
+    modifiers = {field.feature for field in FIELDS if feature in (field.modifies, field.goes_with)}
     others = {name for name in FEATURES if name != feature} - modifiers
     assert completion(lacking(feature), prompt="a").model == "small"
     for other in others - {feature}:

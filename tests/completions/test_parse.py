@@ -48,6 +48,7 @@ def test_nothing_given_means_the_documented_defaults() -> None:
         "include_stop_str_in_output": False,
         "truncate_prompt_tokens": -1,
         "prompt_logprobs": None,
+        "logprob_token_ids": (),
         "return_tokens_as_token_ids": False,
         "return_token_ids": False,
         "typical_p": 1.0,

@@ -240,6 +240,24 @@ async def test_scores_from_a_place_on_are_those_of_the_whole_prompt(engine: Engi
     assert end.top_ids[first - end.start :].tolist() == whole.top_ids[first:].tolist()
 
 
+async def test_named_tokens_have_the_log_probabilities_that_the_likeliest_have(engine: Engine) -> None:
+    needs(engine, "logprob_token_ids")
+    request: dict[str, Any] = {"max_tokens": 2, "prompt_logprobs": 3, "logprobs": 3}
+    whole = await complete(engine, ask(engine, **request))
+    assert whole.prompt.scores is not None
+    top_ids, top_logprobs = whole.prompt.scores.top_ids, whole.prompt.scores.top_logprobs
+    names = tuple(sorted({*top_ids[0].tolist(), *(token for token, _ in whole.tokens()[0].top)}))
+    named = await complete(engine, ask(engine, **(request | {"named_ids": names, "prompt_logprobs": 0, "logprobs": 0})))
+    assert named.prompt.scores is not None
+    values = named.prompt.scores.named_logprobs
+    assert values is not None
+    assert values.shape == (len(top_ids), len(names))
+    assert [values[0, names.index(token)] for token in top_ids[0]] == top_logprobs[0].tolist()
+    of_first = dict(zip(names, named.tokens()[0].named, strict=True))
+    assert [(token, of_first[token]) for token, _ in whole.tokens()[0].top] == list(whole.tokens()[0].top)
+    assert whole.prompt.scores.named_logprobs is None
+
+
 async def test_prompt_of_one_token_has_no_scores_but_is_scored(engine: Engine) -> None:
     needs(engine, "prompt_logprobs")
     prompt = [engine.tokenizer.separator_id]

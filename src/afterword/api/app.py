@@ -15,7 +15,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from afterword import __version__
-from afterword.api import completions, docs, models_routes, playground, ratelimit, scale_models, status, tokenize
+from afterword.api import completions, docs, models_routes, playground, ratelimit, scale_models, score, status, tokenize
 from afterword.api.auth import KeyMiddleware
 from afterword.api.error_responses import FailureMiddleware, describe
 from afterword.api.exchange import ExchangeMiddleware, OpenExchanges, Recording
@@ -81,7 +81,7 @@ def create_app(
     recording = Recording(counts, OpenExchanges(), tracer)
     stopping = Stopping(Era(intake, recording.exchanges, registry.engines()))
     app.state.serving = Serving(registry, server, content_filter, gateway, recording, intake, Lanes(), stopping)
-    for part in (completions, models_routes, scale_models, tokenize, status, docs, playground):
+    for part in (completions, score, models_routes, scale_models, tokenize, status, docs, playground):
         app.include_router(part.router)
     app.add_exception_handler(HTTPException, _routing_failure)
     describe_api(app)

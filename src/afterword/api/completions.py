@@ -4,7 +4,6 @@ Both answers are made of the same deltas. Knows only those fields of a request t
 """
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from afterword.api.party import claim_of
 from afterword.api.render import AnswerHead, BodyRenderer, ChunkRenderer, new_head
 from afterword.api.serving import Serving, serving
 from afterword.api.sse import EventStream, frame
-from afterword.api.timeout import TIMED_OUT, seconds_for
+from afterword.api.timeout import TIMED_OUT, deadline_for
 from afterword.completions.assemble import Assembler, Delta, join
 from afterword.completions.completion import Completion
 from afterword.completions.deadline import TIMEOUT, run_until
@@ -91,19 +90,13 @@ async def _answer(request: Request, dialect: Dialect, override: dict[str, Any]) 
     completion, served = await _read(request, dialect, override)
     exchange = exchange_of(request.scope)
     completion = completion.sent(exchange.trace, claim_of(request.scope, completion.priority))
-    deadline = _deadline(exchange, seconds_for(request.headers, serve.server.request_timeout))
+    deadline = deadline_for(exchange, request.headers, serve.server.request_timeout)
     task = CompletionTask(dialect, completion, served, Assembler(completion), exchange, serve, deadline)
     task.exchange.begin(task.completion, task.assembler, served.full_name)
     task.exchange.reservation = await serve.gateway.limiter.admit(grant_of(request.scope), completion.most_tokens)
     if completion.stream:
         return EventStream(_frames(task), partial(_error_frame, scope=request.scope))
     return await unless_client_leaves(_plain(task), request.receive)
-
-
-def _deadline(exchange: Exchange, seconds: float | None) -> float | None:
-    if seconds is None:
-        return None
-    return asyncio.get_running_loop().time() + exchange.timeline.started + seconds - time.perf_counter()
 
 
 async def _read(request: Request, dialect: Dialect, override: dict[str, Any]) -> tuple[Completion, ServedModel]:
@@ -140,13 +133,14 @@ async def _deltas(task: CompletionTask) -> AsyncIterator[AsyncGenerator[Delta, N
             aclosing(_fold(task, _screened(task, running))) as deltas,
         ):
             task.exchange.submit()
-            after.callback(_count_unread, task, running)
+            after.callback(count_unread, task.assembler, running)
             yield deltas
 
 
-def _count_unread(task: CompletionTask, running: CompletionEvents) -> None:
+def count_unread(assembler: Assembler, running: CompletionEvents) -> None:
+    """Count the events that have come and that nobody will read."""
     for prompt_index, event in running.unread():
-        task.assembler.count(prompt_index, event)
+        assembler.count(prompt_index, event)
 
 
 def _screened(task: CompletionTask, running: CompletionEvents) -> AsyncIterator[tuple[int, Event]]:
@@ -177,7 +171,7 @@ async def _plain(task: CompletionTask) -> Response:
     async with _deltas(task) as deltas:
         choices = join([delta async for delta in deltas])
     renderer = BodyRenderer(task.new_head(), task.completion, task.served.engine.tokenizer)
-    content = await _rendered(task.completion.n_listed, partial(renderer.body, choices, task.assembler.usage()))
+    content = await rendered(task.completion.n_listed, partial(renderer.body, choices, task.assembler.usage()))
     cut = TIMED_OUT if TIMEOUT in task.exchange.finish_reasons else {}
     return Response(content, headers={"content-type": "application/json", **cut})
 
@@ -193,13 +187,13 @@ async def _render(task: CompletionTask, deltas: AsyncIterator[Delta]) -> AsyncGe
     async for delta in deltas:
         lists_prompt = delta.echo is not None or delta.prompt_scores is not None
         n_listed = task.completion.n_listed if lists_prompt else 0
-        yield await _rendered(n_listed, partial(renderer.chunk, delta, task.assembler.usage()))
+        yield await rendered(n_listed, partial(renderer.chunk, delta, task.assembler.usage()))
     if task.completion.include_usage:
         yield renderer.usage(task.assembler.usage())
     yield task.dialect.end
 
 
-async def _rendered(n_listed: int, render: Callable[[], bytes]) -> bytes:
+async def rendered(n_listed: int, render: Callable[[], bytes]) -> bytes:
     """What `render` gives; long lists are made in a thread, so that they hold nobody up."""
     return render() if n_listed <= FEW_LISTED else await asyncio.to_thread(render)
 

@@ -78,7 +78,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "prompt_token_ids",
         "token_ids",
     ),
-    "PromptToken": _object({"logprob": {"type": "number"}, "rank": _COUNT, "decoded_token": STRING}),
+    "PromptToken": _object({"logprob": {"type": "number"}, "rank": _or_null(_COUNT), "decoded_token": STRING}),
     "Usage": _object(
         {
             "prompt_tokens": _COUNT,
@@ -94,6 +94,33 @@ SCHEMAS: dict[str, dict[str, Any]] = {
                 }
             ),
         }
+    ),
+    "Score": _object(
+        {
+            "object": {"const": "score"},
+            "index": _COUNT,
+            "tokens": _array(STRING),
+            "token_ids": _array(_COUNT),
+            "token_logprobs": _array({"type": "number"}),
+            "sum_logprob": {"type": "number"},
+            "mean_logprob": {"type": "number"},
+            "logprob_per_byte": _or_null({"type": "number"}),
+            "is_greedy": _or_null(_FLAG),
+        }
+    ),
+    "Scores": _object(
+        {
+            "id": STRING,
+            "object": {"const": "scoring"},
+            "created": _COUNT,
+            "model": STRING,
+            "system_fingerprint": STRING,
+            "data": _array(ref("Score")),
+            "scores": _array(_array({"type": "number"})),
+            "usage": ref("Usage"),
+        },
+        "data",
+        "scores",
     ),
     "Completion": _object(
         {

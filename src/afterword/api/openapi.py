@@ -11,6 +11,7 @@ from starlette.responses import PlainTextResponse
 
 from afterword.api.json_schemas import SCHEMAS, STRING, ref
 from afterword.completions.parse import body_schema
+from afterword.completions.scoring.score_body import score_schema
 
 
 def _answer(meaning: str, name: str) -> dict[str, Any]:
@@ -39,6 +40,13 @@ def _parameter(name: str, where: str, schema: dict[str, Any] = STRING) -> dict[s
     return {"name": name, "in": where, "required": where == "path", "schema": schema}
 
 
+_ACCEPTED = {
+    429: _answer("A limit of the key is used up; `Retry-After` says when to come back.", "Error"),
+    503: _answer("The server is full; `Retry-After` says when to come back.", "Error"),
+    504: _answer("Nothing was generated within `x-request-timeout` seconds.", "Error"),
+}
+
+
 def _completion_docs(end: str, event: dict[str, Any]) -> dict[str, Any]:
     """Of a completions route whose streams end with `end`, each event being an `event`."""
     return _docs(
@@ -53,9 +61,7 @@ def _completion_docs(end: str, event: dict[str, Any]) -> dict[str, Any]:
             **_BAD_BODY,
             **_NO_KEY,
             **_NO_MODEL,
-            429: _answer("A limit of the key is used up; `Retry-After` says when to come back.", "Error"),
-            503: _answer("The server is full; `Retry-After` says when to come back.", "Error"),
-            504: _answer("Nothing was generated within `x-request-timeout` seconds.", "Error"),
+            **_ACCEPTED,
         },
         requestBody=_body("CompletionBody"),
     )
@@ -65,6 +71,10 @@ COMPLETION_DOCS = _completion_docs("`[DONE]`", {"anyOf": [ref("CompletionEvent")
 """Declarations of the completions route; below, those of the others."""
 SCALE_COMPLETION_DOCS = _completion_docs("an event named `done`", {"anyOf": [ref("CompletionEvent"), ref("NamedEnd")]})
 
+SCORE_DOCS = _docs(
+    {200: _answer("The scores.", "Scores"), **_BAD_BODY, **_NO_KEY, **_NO_MODEL, **_ACCEPTED},
+    requestBody=_body("ScoreBody"),
+)
 MODELS_DOCS = _docs({200: _answer("Every model that the key may use.", "ModelList"), **_NO_KEY})
 MODEL_DOCS = _docs(
     {200: _answer("The model.", "Model"), **_NO_KEY, **_NO_MODEL}, parameters=[_parameter("model_id", "path")]
@@ -118,7 +128,7 @@ def describe_api(app: FastAPI) -> None:
             beside = [{"url": "."}]
             described = get_openapi(title=app.title, version=app.version, routes=app.routes, servers=beside)
             schemas = described.setdefault("components", {}).setdefault("schemas", {})
-            schemas.update(SCHEMAS | {"CompletionBody": body_schema()})
+            schemas.update(SCHEMAS | {"CompletionBody": body_schema(), "ScoreBody": score_schema()})
             app.openapi_schema = described
         return app.openapi_schema
 

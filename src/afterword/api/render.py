@@ -43,9 +43,9 @@ class AnswerHead:
     system_fingerprint: str
 
 
-def new_head(model: str, system_fingerprint: str) -> AnswerHead:
-    """A head with a fresh id: `cmpl-` and 29 letters and digits."""
-    id_ = "cmpl-" + "".join(secrets.choice(ALPHANUMERIC) for _ in range(29))
+def new_head(model: str, system_fingerprint: str, prefix: str = "cmpl-") -> AnswerHead:
+    """A head with a fresh id: `prefix` and 29 letters and digits."""
+    id_ = prefix + "".join(secrets.choice(ALPHANUMERIC) for _ in range(29))
     return AnswerHead(id_, int(time.time()), model, system_fingerprint)
 
 

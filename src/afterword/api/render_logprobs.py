@@ -29,7 +29,8 @@ class PromptToken(TypedDict):
     """One entry of `prompt_logprobs`."""
 
     logprob: float
-    rank: int
+    rank: int | None
+    """None: not known, of a token that was named."""
     decoded_token: str
 
 
@@ -54,20 +55,23 @@ class IdSpelling(Spelling):
 
 def format_of(completion: Completion, tokenizer: Tokenizer) -> "LogprobFormat":
     """Log-probabilities as a request wants them."""
-    return LogprobFormat(tokenizer, IdSpelling() if completion.shown.return_tokens_as_token_ids else None)
+    names = IdSpelling() if completion.shown.return_tokens_as_token_ids else None
+    return LogprobFormat(tokenizer, names, completion.generations[0].named_ids)
 
 
 class LogprobFormat:
     """Spells tokens and lays out the objects of one request; remembers spellings, so long prompts stay cheap."""
 
-    def __init__(self, tokenizer: Tokenizer, names: Spelling | None = None) -> None:
-        """`names`: how the legacy object writes tokens, None: as text."""
+    def __init__(self, tokenizer: Tokenizer, names: Spelling | None = None, named_ids: tuple[int, ...] = ()) -> None:
+        """`names`: how the legacy object writes tokens, None: as text. `named_ids`: listed instead of the likeliest."""
         self._tokenizer = tokenizer
         self._names = tokenizer if names is None else names
+        self._named_ids = named_ids
         self._spelled: dict[int, str] = {}
 
     def legacy(self, echo: Echo | None, tokens: Sequence[SampledToken], k: int) -> Logprobs:
         """The `logprobs` object: the echoed prompt, if any, then the sampled tokens."""
+        lists = k > 0 or bool(self._named_ids)
         names: list[str] = []
         logprobs: list[float | None] = []
         tops: list[dict[str, float] | None] = []
@@ -77,18 +81,19 @@ class LogprobFormat:
             # Nothing precedes the first token, so it has no probability.
             logprobs += [None, *(finite(value) for value in echo.scores.logprobs.tolist())]
             offsets += echo.offsets
-            if k > 0:
-                tops += [None, *(self._top(top, actual) for actual, top in _rows(echo, k))]
+            if lists:
+                tops += [None, *(self._top(top, actual) for actual, top in self._rows(echo, k))]
         for token in tokens:
             names.append(self.spell(token.id))
             logprobs.append(finite(token.logprob))
             offsets.append(token.offset)
-            if k > 0:
-                tops.append(self._top(token.top[:k], (token.id, token.logprob)))
+            if lists:
+                listed = zip(self._named_ids, token.named, strict=True) if self._named_ids else token.top[:k]
+                tops.append(self._top(listed, (token.id, token.logprob)))
         return {
             "tokens": names,
             "token_logprobs": logprobs,
-            "top_logprobs": tops if k > 0 else None,
+            "top_logprobs": tops if lists else None,
             "text_offset": offsets,
         }
 
@@ -96,9 +101,9 @@ class LogprobFormat:
         """The `prompt_logprobs` list: null for the first token, then the actual token followed by the k likeliest.
 
         `rank` counts from 1. The rank of an actual token outside the list is not known; the lowest possible one is
-        given, one more than the list is long.
+        given, one more than the list is long. Beside named tokens no rank is known.
         """
-        return [None, *(self._ranked(top, actual) for actual, top in _rows(echo, k))]
+        return [None, *(self._ranked(top, actual) for actual, top in self._rows(echo, k))]
 
     def spell(self, token: int) -> str:
         """The token as the legacy object shows it (docs/rules.md#token-spelling)."""
@@ -122,15 +127,18 @@ class LogprobFormat:
         for token, logprob in (actual, *top):
             entries[str(token)] = {
                 "logprob": finite(logprob),
-                "rank": ranks.get(token, len(top) + 1),
+                "rank": None if self._named_ids else ranks.get(token, len(top) + 1),
                 "decoded_token": self._tokenizer.spell(token),
             }
         return entries
 
-
-def _rows(echo: Echo, k: int) -> Iterable[tuple[tuple[int, float], list[tuple[int, float]]]]:
-    """For each prompt token after the first: the token with its log-probability, and the k likeliest there."""
-    scores = echo.scores
-    actual = zip(echo.tokens[1:], scores.logprobs.tolist(), strict=True)
-    tops = zip(scores.top_ids[:, :k].tolist(), scores.top_logprobs[:, :k].tolist(), strict=True)
-    return ((token, list(zip(ids, values, strict=True))) for token, (ids, values) in zip(actual, tops, strict=True))
+    def _rows(self, echo: Echo, k: int) -> Iterable[tuple[tuple[int, float], list[tuple[int, float]]]]:
+        """For each prompt token after the first: the token with its log-probability, and the others to list there."""
+        scores = echo.scores
+        actual = zip(echo.tokens[1:], scores.logprobs.tolist(), strict=True)
+        if scores.named_logprobs is None:
+            ids, values = scores.top_ids[:, :k].tolist(), scores.top_logprobs[:, :k].tolist()
+        else:
+            ids, values = [self._named_ids] * len(scores.logprobs), scores.named_logprobs.tolist()
+        others = (list(zip(*pair, strict=True)) for pair in zip(ids, values, strict=True))
+        return zip(actual, others, strict=True)

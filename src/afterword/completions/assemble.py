@@ -162,7 +162,7 @@ def _echo(prompt: Prompt, scores: PromptScores | None, k: int | None) -> Echo | 
     if k is None:
         return None
     assert scores is not None, "the engine reports the prompt's scores if it was asked for them"
-    cut = PromptScores(scores.logprobs, scores.top_ids[:, :k], scores.top_logprobs[:, :k])
+    cut = replace(scores, top_ids=scores.top_ids[:, :k], top_logprobs=scores.top_logprobs[:, :k])
     return Echo(prompt.tokens, prompt.offsets, cut)
 
 

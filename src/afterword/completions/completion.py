@@ -48,6 +48,8 @@ class Completion:
     """None: its key's."""
     exact_tokens: bool
     """The prompts' tokens are the model's own. If not, how many they are to the model is an estimate."""
+    counted: tuple[int, ...] | None = None
+    """Tokens that count as used for each prompt; None: all that it has. Scores count a context once."""
 
     def sent(self, trace: Trace, claim: Claim) -> "Completion":
         """The same with what its prompts are called by others, and on whose behalf they run."""
@@ -55,7 +57,9 @@ class Completion:
 
     @property
     def n_prompt_tokens(self) -> tuple[int, ...]:
-        """Tokens of each prompt with its negative one, as far as they are known before it is sent."""
+        """Tokens that count for each prompt, with its negative one, as far as they are known before it is sent."""
+        if self.counted is not None:
+            return self.counted
         negative = [0 if one.guidance is None else len(one.guidance.tokens) for one in self.generations]
         lengths = (len(one.prompt) + n for one, n in zip(self.generations, negative, strict=True))
         return tuple(length if self.exact_tokens else estimated_tokens(length) for length in lengths)
@@ -74,12 +78,13 @@ class Completion:
     def n_listed(self) -> int:
         """Log-probabilities and token ids that the answer can list at most, in all of its choices together."""
         shown, total = self.shown, 0
+        n_named = len(shown.logprob_token_ids)
         for request in self.generations:
             n_prompt = len(request.prompt)
             if shown.logprobs is not None:
-                total += ((n_prompt if shown.echo else 0) + request.max_tokens) * (shown.logprobs + 1)
+                total += ((n_prompt if shown.echo else 0) + request.max_tokens) * ((n_named or shown.logprobs) + 1)
             if shown.prompt_logprobs is not None:
-                total += n_prompt * (shown.prompt_logprobs + 1)
+                total += n_prompt * ((n_named or shown.prompt_logprobs) + 1)
             if shown.return_token_ids:
                 total += n_prompt + request.max_tokens
         return total * self.n

@@ -33,6 +33,8 @@ class _Prompt:
     """Completion tokens so far, by candidate."""
     n_unfinished: int
     """Candidates that have not ended."""
+    n_elsewhere: int = 0
+    """Tokens at its beginning that are counted with another prompt."""
     n_completion: int = 0
     """Completion tokens that count."""
     started: bool = False
@@ -54,12 +56,14 @@ class TokenCount:
 
     def __init__(self, completion: Completion) -> None:
         self._exact = completion.exact_tokens
+        self._as_said = completion.counted is not None
         self._prompts = [
             # Where nothing is sampled, nobody need say how much that was.
             _Prompt(
                 n_tokens,
                 [0] * request.n_candidates,
                 request.n_candidates,
+                n_elsewhere=max(0, len(request.prompt) - n_tokens) if self._as_said else 0,
                 completion_told=request.max_tokens == 0,
             )
             for n_tokens, request in zip(completion.n_prompt_tokens, completion.generations, strict=True)
@@ -74,7 +78,7 @@ class TokenCount:
             return
         prompt.heard = True
         if isinstance(event, PromptDone):
-            self._add(cached=event.n_cached)
+            self._add(cached=max(0, event.n_cached - prompt.n_elsewhere))
             return
         if isinstance(event, Counted):
             self._recount(prompt, event)
@@ -106,7 +110,7 @@ class TokenCount:
         )
 
     def _recount(self, prompt: _Prompt, counted: Counted) -> None:
-        if counted.n_prompt is not None:
+        if counted.n_prompt is not None and not self._as_said:
             self._add(prompt=counted.n_prompt - prompt.n_tokens)
             prompt.n_tokens, prompt.prompt_told = counted.n_prompt, True
         if counted.n_cached is not None:

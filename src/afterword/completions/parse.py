@@ -49,12 +49,13 @@ def parse_body(data: object, *, strict: bool) -> CompletionBody:
     try:
         given = _Given.model_validate(data)
     except ValidationError as error:
-        raise _translated(error.errors(include_url=False)[0]) from None
+        raise translated(error.errors(include_url=False)[0]) from None
     assert isinstance(data, dict), "anything else has been refused"
     body = body_of(vars(given))
     refuse_unsupported(data, repetition_penalty=body.sampling.repetition_penalty)
     if body.stream_options is not None and not body.stream:
         raise InvalidRequest("'stream_options' goes with 'stream': true only.", param="stream_options")
+    _refuse_alone(vars(given))
     if body.truncate_prompt_tokens == 0:
         raise InvalidRequest(
             "'truncate_prompt_tokens' must be -1 or at least 1, not 0.",
@@ -66,6 +67,12 @@ def parse_body(data: object, *, strict: bool) -> CompletionBody:
     return body
 
 
+def _refuse_alone(values: dict[str, Any]) -> None:
+    for field in FIELDS:
+        if field.goes_with is not None and field.is_used(values[field.name]) and values[field.goes_with] is None:
+            raise InvalidRequest(f"'{field.name}' goes with '{field.goes_with}' only.", param=field.name)
+
+
 def body_schema() -> dict[str, Any]:
     """JSON schema of a request body, self-contained, for the OpenAPI document. Every field may be null."""
     schema: dict[str, Any] = _Given.model_json_schema()
@@ -74,11 +81,12 @@ def body_schema() -> dict[str, Any]:
     schema["properties"]["stream_options"].update(options)
     for fields in (schema["properties"], options["properties"]):
         for name, rules in fields.items():
-            fields[name] = _nullable(rules)
+            fields[name] = nullable(rules)
     return schema
 
 
-def _nullable(rules: dict[str, Any]) -> dict[str, Any]:
+def nullable(rules: dict[str, Any]) -> dict[str, Any]:
+    """The JSON schema of a field that may also be null."""
     shape = dict(rules)
     about: dict[str, Any] = {key: shape.pop(key) for key in ("title", "description", "default") if key in shape}
     if about.get("default") in ([], [""]):
@@ -88,10 +96,10 @@ def _nullable(rules: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hold_to_the_reference(data: dict[str, object], body: CompletionBody) -> None:
-    _refuse_unknown(data, {name for field in FIELDS for name in (field.name, *field.aliases)}, "")
+    refuse_unknown(data, {name for field in FIELDS for name in (field.name, *field.aliases)}, "")
     options = data.get("stream_options")
     if isinstance(options, dict):
-        _refuse_unknown(options, set(StreamOptions.model_fields), "stream_options.")
+        refuse_unknown(options, set(StreamOptions.model_fields), "stream_options.")
     if len(body.stop) > STRICT_STOPS:
         raise InvalidRequest(
             f"'stop' may hold at most {STRICT_STOPS} strings, not {len(body.stop)}.",
@@ -107,12 +115,13 @@ def _hold_to_the_reference(data: dict[str, object], body: CompletionBody) -> Non
         )
 
 
-def _refuse_unknown(data: dict[str, object], known: set[str], prefix: str) -> None:
+def refuse_unknown(data: dict[str, object], known: set[str], prefix: str) -> None:
+    """Raise `InvalidRequest` for the first field that is none of `known`; `prefix`: of its name in the message."""
     for name in data:
         if name not in known:
             spelled = brief(prefix + name)
             raise InvalidRequest(
-                f"'{spelled}' is not a field of a completion request, and this server refuses unknown fields.",
+                f"'{spelled}' is not a field of such a request, and this server refuses unknown fields.",
                 param=spelled,
                 code="unknown_parameter",
             )
@@ -134,7 +143,7 @@ _BOUNDS: dict[str, tuple[str, str, Literal["below_min", "above_max"]]] = {
 }
 
 
-def _translated(error: ErrorDetails) -> InvalidRequest:
+def translated(error: ErrorDetails) -> InvalidRequest:
     """One error of pydantic's as one of the API's (docs/rules.md#statuses)."""
     kind, given, where = error["type"], error["input"], error["loc"]
     param = ".".join(part for part in where if isinstance(part, str)) or None

@@ -160,6 +160,7 @@ def _pattern(body: CompletionBody, tokenizer: Tokenizer, n_candidates: int, seed
         skip_special_tokens=body.skip_special_tokens,
         logprobs=_logprobs(body, n_candidates),
         prompt_logprobs=_prompt_logprobs(body),
+        named_ids=_named_ids(body, tokenizer),
     )
 
 
@@ -211,13 +212,23 @@ def _control_token(stop: str, tokenizer: Tokenizer) -> int | None:
 def _logprobs(body: CompletionBody, n_candidates: int) -> int | None:
     """Also 0, to rank candidates or to list token ids: engines list tokens only with log-probabilities."""
     needed = (n_candidates > body.n and not body.decoding.searches) or body.shown.lists_tokens
-    return 0 if needed and body.shown.logprobs is None else body.shown.logprobs
+    return 0 if needed and body.shown.logprobs is None else _columns(body, body.shown.logprobs)
 
 
 def _prompt_logprobs(body: CompletionBody) -> int | None:
     """The larger k of `echo` with `logprobs` and of the extension; the assembler cuts off what either does not show."""
     asked = (body.shown.logprobs if body.shown.echo else None, body.shown.prompt_logprobs)
-    return max((k for k in asked if k is not None), default=None)
+    return _columns(body, max((k for k in asked if k is not None), default=None))
+
+
+def _columns(body: CompletionBody, k: int | None) -> int | None:
+    """How many of the likeliest tokens are listed: none where named ones are, in their place."""
+    return None if k is None else 0 if body.shown.logprob_token_ids else k
+
+
+def _named_ids(body: CompletionBody, tokenizer: Tokenizer) -> tuple[int, ...]:
+    check_ids(body.shown.logprob_token_ids, tokenizer, "logprob_token_ids")
+    return tuple(dict.fromkeys(body.shown.logprob_token_ids))
 
 
 def _prompt(item: PromptItem, suffix: str, served: ServedModel, rules: PromptRules) -> tuple[Prompt, bytes]:

@@ -48,6 +48,8 @@ class Supports(Table):
         """Whether it supports a field of a request."""
         if field.vendors:
             return field.name in self.extensions
+        if field.only_here:
+            return False
         return all(getattr(self, switch) for switch in field.supports)
 
 

@@ -65,6 +65,7 @@ class Extension(NamedTuple):
     token: int
     logprob: float
     top: tuple[tuple[int, float], ...]
+    named: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +110,9 @@ class BeamSearch:
             return []
         k = self._request.logprobs
         top = () if k is None else self._log_softmax.top(row, lse, k)
+        named = () if k is None else self._log_softmax.named(row, lse, self._request.named_ids)
         return [
-            Extension(lse - score - beam.total, number, token, self._log_softmax.logprob(row, lse, token), top)
+            Extension(lse - score - beam.total, number, token, self._log_softmax.logprob(row, lse, token), top, named)
             for token, score in zip(tokens.tolist(), scores.tolist(), strict=True)
         ]
 
@@ -151,7 +153,7 @@ class BeamSearch:
         """The beam with the token; its sampler is still its parent's."""
         parent = self.beams[extension.beam]
         candidate = parent.candidate.fork()
-        told = Told(parent.told, candidate.accept(extension.token, extension.logprob, extension.top))
+        told = Told(parent.told, candidate.accept(extension.token, extension.logprob, extension.top, extension.named))
         return Beam(candidate, parent.sampler, -extension.loss, parent.n_scored + 1, extension.token, told)
 
     def _keep(self, beam: Beam) -> None:

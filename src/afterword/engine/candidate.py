@@ -56,14 +56,20 @@ class Candidate:
         """Code points from the start of the prompt to where the next token starts."""
         return self._stream.offset
 
-    def accept(self, token_id: int, logprob: float | None, top: tuple[tuple[int, float], ...]) -> list[Event]:
+    def accept(
+        self,
+        token_id: int,
+        logprob: float | None,
+        top: tuple[tuple[int, float], ...],
+        named: tuple[float, ...] = (),
+    ) -> list[Event]:
         """Take the next sampled token. Returns the events that follow, `Finished` last if the candidate has ended.
 
-        `logprob` is natural and raw, `top` as in `SampledToken`; both are used only if the request wants
+        `logprob` is natural and raw, `top` and `named` as in `SampledToken`; they are used only if the request wants
         log-probabilities, and then `logprob` must be set.
         """
         assert not self.finished, "the candidate has ended"
-        listed = self._listed(token_id, logprob, top)
+        listed = self._listed(token_id, logprob, top, named)
         if token_id in self._request.end_ids:
             return self._end_at_token(listed)
         return self._grow(token_id, listed)
@@ -102,14 +108,16 @@ class Candidate:
         begun = [Chunk(self.index, "", (token,), self.n_tokens) for token in self._stream.cut()]
         return [*begun, self._finish("content_filter")]
 
-    def _listed(self, token_id: int, logprob: float | None, top: tuple[tuple[int, float], ...]) -> SampledToken | None:
+    def _listed(
+        self, token_id: int, logprob: float | None, top: tuple[tuple[int, float], ...], named: tuple[float, ...]
+    ) -> SampledToken | None:
         """The token as it is listed, and counted in the sum; None if the request wants no log-probabilities."""
         if self._request.logprobs is None:
             return None
         assert logprob is not None, "the request wants log-probabilities"
         self._sum_logprob += logprob
         self._n_scored += 1
-        return SampledToken(token_id, self._stream.offset, logprob, top)
+        return SampledToken(token_id, self._stream.offset, logprob, top, named)
 
     def _end_at_token(self, listed: SampledToken | None) -> list[Event]:
         n_visible = self._stream.n_visible

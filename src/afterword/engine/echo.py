@@ -236,7 +236,8 @@ class _CandidateSampler:
         logprobs = log_softmax(row[np.newaxis])
         top_ids: list[int] = likeliest(logprobs, k)[0].tolist()
         top = tuple((top_id, float(logprobs[0, top_id])) for top_id in top_ids)
-        return self.candidate.accept(token, float(logprobs[0, token]), top)
+        named: list[float] = logprobs[0, list(self._request.named_ids)].tolist()
+        return self.candidate.accept(token, float(logprobs[0, token]), top, tuple(named))
 
     def row(self, n_sampled: int, previous: int) -> NDArray[np.float32]:
         """(n_vocab,) logits after so many tokens, the last of which is `previous`."""

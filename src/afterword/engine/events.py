@@ -22,6 +22,8 @@ class SampledToken:
     top: tuple[tuple[int, float], ...]
     """(id, log-probability) of the likeliest tokens, likeliest first; ties by id. `logprob` is bit-identical
     to the entry of the same id here, if there is one."""
+    named: tuple[float, ...] = ()
+    """Log-probabilities of the request's `named_ids`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,8 @@ class RequestField:
     """Only affects random draws, so it does not matter to greedy requests."""
     modifies: str | None = None
     """The field without which it changes nothing; it is only used with that one."""
+    goes_with: str | None = None
+    """The field without which it is refused."""
     uses: str | None = None
     """The engine's feature that it uses, if that has another name than the field."""
     needs_ids: bool = False
@@ -75,6 +77,8 @@ class RequestField:
     """With the model's own tokenizer this server does it by itself, whatever a vendor supports."""
     supports: tuple[str, ...] = ()
     """Switches of a vendor's `supports` that must all be on."""
+    only_here: bool = False
+    """Engines of this server alone have it."""
     vendors: tuple[str, ...] = ()
     """Kinds of vendors that support this extension, besides this server itself."""
     called: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
@@ -83,7 +87,7 @@ class RequestField:
     @property
     def feature(self) -> str | None:
         """The engine's feature that it uses; None: every engine supports it."""
-        may_lack = self.needs_ids or self.ours_with_ids or self.supports or self.vendors
+        may_lack = self.needs_ids or self.ours_with_ids or self.supports or self.only_here or self.vendors
         return self.uses or (self.name if may_lack else None)
 
     @property

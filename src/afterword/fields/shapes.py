@@ -5,7 +5,7 @@ in `completions/resolve.py`.
 """
 
 import re
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 from pydantic import (
     AfterValidator,
@@ -77,7 +77,7 @@ def whole(text: str) -> str:
     return text
 
 
-def _prompts(value: object) -> tuple[PromptItem, ...]:
+def prompts_of(value: object) -> tuple[PromptItem, ...]:
     """Every shape of `prompt` as a batch. Null was removed before."""
     match value:
         case str():
@@ -152,12 +152,15 @@ _STRINGS = {"type": "array", "items": {"type": "string"}}
 _TOKENS = {"type": "array", "items": {"type": "integer", "minimum": 0}}
 _BIASES = {"type": "number", "minimum": -MAX_LOGIT_BIAS, "maximum": MAX_LOGIT_BIAS}
 
+PROMPT_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "string"}, _STRINGS, _TOKENS, {"type": "array", "items": _TOKENS}]}
+"""Of one text, several, one token array, several."""
+
 Text = Annotated[str, AfterValidator(whole), Control("text")]
 
 Prompts = Annotated[
     tuple[PromptItem, ...],
-    PlainValidator(_prompts),
-    WithJsonSchema({"anyOf": [{"type": "string"}, _STRINGS, _TOKENS, {"type": "array", "items": _TOKENS}]}),
+    PlainValidator(prompts_of),
+    WithJsonSchema(PROMPT_SCHEMA),
 ]
 
 Stops = Annotated[

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from afterword.fields.field import documented, extension, fields_of
+from afterword.fields.shapes import TokenIds
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,15 @@ class Shown:
         ge=0,
         needs_ids=True,
         supports=("logprobs", "prompt_logprobs"),
+    )
+    logprob_token_ids: TokenIds = extension(
+        (),
+        "Log-probabilities of these tokens in place of the k likeliest, wherever any are listed.",
+        "Not needed: the page shows the likeliest.",
+        kind="answer",
+        goes_with="logprobs",
+        needs_ids=True,
+        only_here=True,
     )
     return_tokens_as_token_ids: bool = extension(
         False, "Log-probabilities name each token `token_id:N`.", "Off: the page shows text.", kind="answer"

@@ -28,6 +28,9 @@ FIELDS = tuple(sorted(DECLARED, key=_place_in_the_reference))
 FEATURES = tuple(dict.fromkeys(field.feature for field in FIELDS if field.feature is not None))
 """What an engine may lack."""
 
+ONLY_HERE = tuple(field.feature for field in FIELDS if field.only_here and field.feature is not None)
+"""Those of them that engines of this server alone have."""
+
 EXTENSIONS = tuple(field.name for field in FIELDS if field.vendors)
 """Fields beyond the documented API that a vendor may honour."""
 

@@ -15,6 +15,7 @@ from afterword.engine.vllm.plan import Limits, Plan, missing_features, plan_of, 
 from afterword.errors import InvalidRequest
 from afterword.fields.field import RequestField
 from afterword.fields.sampling import SAMPLING_FIELDS, Sampling
+from afterword.fields.table import ONLY_HERE
 
 LIMITS = Limits(n_vocab=10, max_listed=None, max_end_ids=None)
 
@@ -70,7 +71,7 @@ def test_sampling_is_said_by_vllm_s_own_names() -> None:
 
 def test_what_vllm_has_no_name_for_is_lacking() -> None:
     elsewhere = RequestField(name="typical", default=1.0, doc="", place="Sampling", vendors=("llama-server",))
-    assert missing_features([elsewhere]).keys() == {"typical"}
+    assert missing_features([elsewhere]).keys() == {"typical", *ONLY_HERE}
     lacking = missing_features(SAMPLING_FIELDS).keys()
     assert {"dry_multiplier", "mirostat", "tfs"} <= lacking
     assert not lacking & {"top_k", "min_p", "penalties", "repetition_penalty", "logit_bias"}

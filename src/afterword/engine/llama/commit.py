@@ -79,7 +79,7 @@ class Committer:
                 np.array([token for token, _ in top], dtype=np.int32),
                 np.array([logprob for _, logprob in top], dtype=np.float64),
                 demand.named_ids,
-                tuple(self._log_softmax.logprob(row, lse, token) for token in demand.named_ids),
+                self._log_softmax.named(row, lse, demand.named_ids),
             )
 
     def _prompt_done(self, sequence: Sequence, slot: Slot) -> PromptDone:

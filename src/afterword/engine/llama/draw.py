@@ -19,12 +19,14 @@ def draw(
     token = sequence.sampler.sample(scores, candidate.n_tokens)
     logprob: float | None = None
     top: tuple[tuple[int, float], ...] = ()
+    named: tuple[float, ...] = ()
     if k is not None:
         lse = log_softmax.lse(row)
         logprob = log_softmax.logprob(row, lse, token)
         top = log_softmax.top(row, lse, k)
+        named = log_softmax.named(row, lse, sequence.group.request.named_ids)
     n_before = candidate.n_tokens
-    events = candidate.accept(token, logprob, top)
+    events = candidate.accept(token, logprob, top, named)
     if not candidate.finished:
         sequence.sampler.accept(token)
         sequence.last_token = token

@@ -47,7 +47,7 @@ def guide(own: Sequence, log_softmax: LogSoftmax) -> Sequence:
     """The second sequence of a candidate, which from now on goes on with the first."""
     guidance = own.group.request.guidance
     assert guidance is not None
-    demand = replace(own.demand, prompt=np.array(guidance.tokens, dtype=np.int32), score_top=None)
+    demand = replace(own.demand, prompt=np.array(guidance.tokens, dtype=np.int32), score_top=None, last=None)
     negative = Sequence(own.group, own.candidate, own.sampler, demand, is_negative=True)
     own.team = negative.team = GuidedPair(own, negative, guidance.scale, log_softmax)
     return negative

@@ -59,6 +59,13 @@ class LogSoftmax:
         """Log-probability of `token`, given the row's `lse`; at least `FLOOR`."""
         return max(float(row[token]) - lse, FLOOR)
 
+    def named(self, row: NDArray[np.float32], lse: float, tokens: tuple[int, ...]) -> tuple[float, ...]:
+        """Log-probabilities of several tokens: each what `logprob` gives for it."""
+        if not tokens:
+            return ()
+        values: list[float] = np.maximum(row[list(tokens)].astype(np.float64) - lse, FLOOR).tolist()
+        return tuple(values)
+
     def top(self, row: NDArray[np.float32], lse: float, k: int) -> tuple[tuple[int, float], ...]:
         """(id, log-probability) of the k likeliest tokens, likeliest first, equal logits by id.
 

@@ -16,6 +16,7 @@ from afterword.fields.decoding import DECODING_FIELDS
 from afterword.fields.field import RequestField
 from afterword.fields.grammars import CONSTRAINT_FIELDS
 from afterword.fields.sampling import SAMPLING_FIELDS, Sampling, values_of_sampling
+from afterword.fields.table import ONLY_HERE
 
 VLLM = "vllm"
 """Its name in the table of fields."""
@@ -96,8 +97,9 @@ _ASKED_FOR = (*SAMPLING_FIELDS, *CONSTRAINT_FIELDS, *DECODING_FIELDS)
 
 
 def missing_features(fields: Iterable[RequestField] = _ASKED_FOR) -> dict[str, str]:
-    """Sampling features that vLLM does not have, as in `Capabilities.lacks`."""
-    return {field.feature: "vLLM has nothing like it." for field in fields if field.feature and not _knows(field)}
+    """Features of sampling, and of no engine but ours, that vLLM does not have, as in `Capabilities.lacks`."""
+    missing = [*(field.feature for field in fields if field.feature and not _knows(field)), *ONLY_HERE]
+    return dict.fromkeys(missing, "vLLM has nothing like it.")
 
 
 def _knows(field: RequestField) -> bool:

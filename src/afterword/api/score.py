@@ -1,0 +1,146 @@
+"""The score route: how likely a model finds continuations of a context, all at once (docs/scoring.md).
+
+The same stages as for a completion, whose prompts are read and of which nothing is sampled.
+"""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from afterword.api.auth import find_model, grant_of
+from afterword.api.completions import count_unread, rendered
+from afterword.api.dialect import OPENAI
+from afterword.api.disconnect import unless_client_leaves
+from afterword.api.exchange import Exchange, exchange_of
+from afterword.api.intake import parse_object
+from afterword.api.lanes import SMALL
+from afterword.api.openapi import SCORE_DOCS
+from afterword.api.party import claim_of
+from afterword.api.render import new_head, usage_object
+from afterword.api.render_logprobs import LogprobFormat
+from afterword.api.serving import Serving, serving
+from afterword.api.timeout import deadline_for
+from afterword.api.wire import dumps
+from afterword.completions.assemble import Assembler
+from afterword.completions.counting import Usage
+from afterword.completions.deadline import run_until
+from afterword.completions.scoring.score_answer import Score, label_probabilities, scores_of
+from afterword.completions.scoring.score_body import ScoreRequest, parse_score
+from afterword.completions.scoring.score_plan import ScorePlan, plan_score
+from afterword.config.tree import ServerConfig
+from afterword.engine.events import PromptDone, PromptScores
+from afterword.registry import ServedModel
+from afterword.tokens import Tokenizer
+
+router = APIRouter(tags=["scores"])
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTask:
+    """One valid request, and what its answer is made with."""
+
+    plan: ScorePlan
+    served: ServedModel
+    assembler: Assembler
+    exchange: Exchange
+    serve: Serving
+    deadline: float | None
+    """When it ends at the latest, by the loop's clock."""
+
+
+@router.post("/v1/score", **SCORE_DOCS)
+@router.post("/score", include_in_schema=False)
+async def score(request: Request) -> Response:
+    """Score continuations of a prompt, pairs, or labels after a query and its items."""
+    serve, exchange = serving(request), exchange_of(request.scope)
+    plan, served = await _read(request)
+    plan = plan.sent(exchange.trace, claim_of(request.scope, plan.completion.priority))
+    deadline = deadline_for(exchange, request.headers, serve.server.request_timeout)
+    task = ScoreTask(plan, served, Assembler(plan.completion), exchange, serve, deadline)
+    exchange.begin(plan.completion, task.assembler, served.full_name)
+    exchange.reservation = await serve.gateway.limiter.admit(grant_of(request.scope), plan.completion.most_tokens)
+    return await unless_client_leaves(_answer(task), request.receive)
+
+
+async def _read(request: Request) -> tuple[ScorePlan, ServedModel]:
+    """What the body asks for, of which model. Its bytes are held until that is known."""
+    serve, receive = serving(request), request.receive
+
+    def planned(wanted: ScoreRequest) -> tuple[ScorePlan, ServedModel]:
+        served = find_model(OPENAI, serve.registry, wanted.model, request.scope)
+        return plan_score(wanted, served, serve.server), served
+
+    async with serve.intake.body(request) as raw:
+        understand = partial(_understand, raw, serve.server)
+        if len(raw) > SMALL:
+            return await serve.lanes.run(len(raw), lambda: planned(understand()), receive)
+        wanted = understand()
+        # A context is tokenized with each of its continuations.
+        return await serve.lanes.run(wanted.n_characters, partial(planned, wanted), receive)
+
+
+def _understand(raw: bytearray, server: ServerConfig) -> ScoreRequest:
+    return parse_score(parse_object(raw, server.max_body_values), strict=server.strict)
+
+
+async def _answer(task: ScoreTask) -> Response:
+    found = await _run(task)
+    n_listed = sum(len(scores.logprobs) for scores in found)
+    content = await rendered(n_listed, partial(_body, task.plan, task.served, found, task.assembler.usage()))
+    return Response(content, headers={"content-type": "application/json"})
+
+
+async def _run(task: ScoreTask) -> list[PromptScores]:
+    """The scores of the plan's prompts."""
+    completion, engine = task.plan.completion, task.served.engine
+    found: dict[int, PromptScores] = {}
+    with task.serve.parties.counted(completion, engine), ExitStack() as after:
+        async with run_until(completion, engine, task.deadline) as running:
+            task.exchange.submit()
+            after.callback(count_unread, task.assembler, running)
+            async for prompt_index, event in running:
+                task.exchange.note_event(prompt_index, event)
+                task.assembler.count(prompt_index, event)
+                if isinstance(event, PromptDone):
+                    assert event.scores is not None, "every prompt is scored"
+                    found[prompt_index] = event.scores
+    return [found[number] for number in range(len(completion.generations))]
+
+
+def _body(plan: ScorePlan, served: ServedModel, found: list[PromptScores], usage: Usage) -> bytes:
+    head = new_head(served.name, served.engine.fingerprint, "score-")
+    answer: dict[str, Any] = {
+        "id": head.id,
+        "object": "scoring",
+        "created": head.created,
+        "model": head.model,
+        "system_fingerprint": head.system_fingerprint,
+    }
+    if plan.labels is None:
+        tokenizer = served.engine.tokenizer
+        spelling = LogprobFormat(tokenizer)
+        scores = scores_of(plan, found)
+        answer["data"] = [_shown(number, one, tokenizer, spelling) for number, one in enumerate(scores)]
+    else:
+        answer["scores"] = label_probabilities(plan, found)
+    return dumps(answer | {"usage": usage_object(usage)})
+
+
+def _shown(index: int, score: Score, tokenizer: Tokenizer, spelling: LogprobFormat) -> dict[str, Any]:
+    n_bytes = sum(len(tokenizer.piece(token)) for token in score.token_ids)
+    return {
+        "object": "score",
+        "index": index,
+        "tokens": [spelling.spell(token) for token in score.token_ids],
+        "token_ids": score.token_ids,
+        "token_logprobs": score.logprobs,
+        "sum_logprob": score.total,
+        "mean_logprob": score.total / len(score.token_ids),
+        "logprob_per_byte": score.total / n_bytes if n_bytes > 0 else None,
+        "is_greedy": score.is_greedy,
+    }
