@@ -163,6 +163,12 @@ class EngineConfig(Table):
         ge=1,
         le=86400,
     )
+    load_timeout: int = key(
+        1800,
+        "Seconds that loading a model may take; after more its process is ended, and the model is refused.",
+        ge=1,
+        le=86400,
+    )
     kernels: KernelChoice = key(
         "own",
         "Who computes matrix products: `own`, this project's kernels, whose numbers do not depend on what is computed "

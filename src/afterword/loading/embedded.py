@@ -59,6 +59,7 @@ def load_llama(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedM
         cache_dir=engine.cache_dir,
         kernels=engine.kernels,
         kv_type=model.kv_type,
+        load_seconds=engine.load_timeout,
     )
     loaded = load_engine(settings, step_seconds=engine.step_timeout)
     status = file.stat()

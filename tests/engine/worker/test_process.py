@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.models.tiny import Tiny, write_tiny
 from afterword.engine.worker import process
 from afterword.engine.worker.process import Worker, check_vocabulary, how_it_ended
 from afterword.engine.worker.worker_engine import load_engine
-from afterword.engine.worker.worker_messages import Ready
+from afterword.engine.worker.worker_messages import CheckVocabulary, Ready
 from afterword.errors import ConfigurationError
 
 
@@ -45,6 +46,18 @@ def test_a_program_that_does_not_start_is_a_refusal(monkeypatch: pytest.MonkeyPa
     worker = Worker(settings(path, path.parent))
     with pytest.raises(ConfigurationError, match=r"code 1 \(.*No module named"):
         worker.load()
+
+
+@pytest.mark.parametrize("what", ["model", "vocabulary"])
+def test_a_file_that_is_never_read_to_its_end_is_refused(tmp_path: Path, what: str) -> None:
+    # Whoever opens it waits for a writer.
+    path = tmp_path / "hangs.gguf"
+    os.mkfifo(path)
+    asked = CheckVocabulary(path, 1) if what == "vocabulary" else replace(settings(path, tmp_path), load_seconds=1)
+    with pytest.raises(ConfigurationError) as refused:
+        Worker(asked).answer()
+    setting = " (load_timeout)" if what == "model" else ""
+    assert str(refused.value) == f"The model file {path} cannot be loaded: it took more than 1 s{setting}."
 
 
 def test_a_process_has_no_file_of_the_server_s_but_its_connection(tmp_path: Path) -> None:

@@ -88,6 +88,8 @@ class LlamaSettings:
     """`own`: those of kernels.py where they can be built; `llama.cpp`: its own. One choice for a process."""
     kv_type: KVType = "f16"
     """Of keys and values in the cache."""
+    load_seconds: float = 1800.0
+    """How long a process of its own may take to load it, its probe and hash included."""
 
 
 @dataclass(frozen=True, slots=True)

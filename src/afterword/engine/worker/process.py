@@ -8,7 +8,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 from socket import socketpair
-from threading import Lock
+from threading import Lock, Timer
 from typing import IO
 
 import structlog
@@ -44,6 +44,7 @@ class Worker:
         self.last_words = ""
         """What the process has written last to its standard output or error, once it has ended."""
         self._gave_up = ""
+        self._is_late = False
         self.connection, theirs = socketpair()
         # A new program, not a copy of this one, which has threads. It gets its connection and no other file.
         with theirs:
@@ -58,14 +59,23 @@ class Worker:
         self.pid = self._process.pid
 
     def load(self) -> Ready:
-        """Wait until the model is loaded; seconds to minutes. Raises `ConfigurationError` if it cannot be."""
+        """Wait until the model is loaded; seconds to minutes. Raises `ConfigurationError` if it cannot be in time."""
         ready = self.answer()
         assert isinstance(ready, Ready)
         return ready
 
     def answer(self) -> Ready | Checked:
-        """Wait until the process has done what it was started for. Raises `ConfigurationError` if it cannot."""
+        """Wait until the process has done what it was started for. Raises `ConfigurationError` if it cannot in time."""
         self.connection.setblocking(True)
+        late = Timer(self._asked.load_seconds, self._end_late)
+        late.daemon = True
+        late.start()
+        try:
+            return self._answer()
+        finally:
+            late.cancel()
+
+    def _answer(self) -> Ready | Checked:
         # One that has ended already is found out by reading.
         with suppress(OSError):
             self.connection.sendall(worker_messages.packed(self._asked))
@@ -80,7 +90,14 @@ class Worker:
                     raise ConfigurationError(message)
                 case _:
                     how = self.end()
+                    if self._is_late:
+                        setting = " (load_timeout)" if isinstance(self._asked, LlamaSettings) else ""
+                        how = f"it took more than {self._asked.load_seconds:g} s{setting}"
                     raise ConfigurationError(f"The model file {self._asked.path} cannot be loaded: {how}.")
+
+    def _end_late(self) -> None:
+        self._is_late = True
+        self.kill()
 
     def kill(self) -> None:
         """Have the process end at once, whatever it does."""

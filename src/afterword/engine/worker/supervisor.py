@@ -125,7 +125,7 @@ class Supervisor:
             lost = self._watched.lost()
             if lost.finished_some:
                 self._n_ends = 0
-            self.problem = f"The model's process ended: {how}. It is started again."
+            self.problem = f"The model is loaded again: {how}."
             log.error(
                 "the process of a model ended",
                 path=str(self._settings.path),

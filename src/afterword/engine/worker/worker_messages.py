@@ -24,6 +24,8 @@ class CheckVocabulary(NamedTuple):
     """To a worker, in place of `LlamaSettings`: read the vocabulary of a file and end."""
 
     path: Path
+    load_seconds: float = 300.0
+    """How long that may take."""
 
 
 class Checked(NamedTuple):
