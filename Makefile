@@ -8,7 +8,7 @@
 #   make test-vllm      run the tests of the vLLM engine, in an environment of its own; builds that first, about 4 GB
 #   make test-cluster   run the tests that need Ray, in an environment of their own; builds that first, about 1 GB
 #   make test-container build the container image on a base made by debootstrap, and serve from it; needs buildah, root
-#   make fuzz           ten thousand mutated model files, a hundred thousand bodies, ten thousand byte streams
+#   make fuzz           ten thousand mutated model files and grammars, a hundred thousand bodies, ten thousand byte streams
 #   make soak           30 minutes of mixed work at three times what a server can do (ARGS="--minutes 3")
 #   make reliability    the commands of docs/reliability.md, short: some minutes
 #   make test-e2e       drive the playground in Chromium, which must be installed  (ARGS="-k tree")
@@ -51,7 +51,8 @@ test-container: setup-dev
 	$(BIN)/python -m pytest -n 0 -m container --timeout=1800 tests/deploy $(ARGS)
 
 fuzz: setup-dev
-	AFTERWORD_TEST_MUTANTS=10000 $(BIN)/python -m pytest -n 0 --timeout=900 tests/fuzz/test_gguf_header.py $(ARGS)
+	AFTERWORD_TEST_MUTANTS=10000 AFTERWORD_TEST_GRAMMARS=10000 $(BIN)/python -m pytest -n 0 --timeout=1800 \
+		tests/fuzz/test_gguf_header.py tests/fuzz/test_grammars.py $(ARGS)
 	$(BIN)/python -m benchmarks.fuzz
 
 soak: setup-dev

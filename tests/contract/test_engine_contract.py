@@ -17,8 +17,9 @@ from afterword.completions.assemble import Assembler
 from afterword.completions.run import run
 from afterword.engine.base import Engine, Generation
 from afterword.engine.events import Chunk, Event, Finished, PromptDone, Started
+from afterword.engine.grammars.grammar_compiler import compiled
 from afterword.engine.request import Beams, GenerationRequest, Guidance
-from afterword.engine.sampling.masks import compiled, ends_of
+from afterword.engine.sampling.masks import ends_of
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded
 from afterword.fields.grammars import Grammar
 from afterword.fields.sampling import Sampling
@@ -469,6 +470,17 @@ async def test_leaving_before_anything_was_read_frees_everything(engine: Engine)
     async with AsyncExitStack() as stack:
         for _ in range(12):
             await stack.enter_async_context(engine.generate(ask(engine, max_tokens=200)))
+    await eventually(lambda: is_idle(engine))
+    assert (await complete(engine, ask(engine))).finished().reason == "length"
+
+
+async def test_leaving_while_a_grammar_is_opened_frees_everything(engine: Engine) -> None:
+    needs(engine, "grammars")
+    grammar = compiled(Grammar("regex", "[xyz]{5,100}|" + "|".join(f"choice {i}" for i in range(500))))
+    async with AsyncExitStack() as stack:
+        for _ in range(4):
+            asked = ask(engine, max_tokens=200, n_candidates=2, grammar=grammar, end_ids=ends_of(engine.tokenizer))
+            await stack.enter_async_context(engine.generate(asked))
     await eventually(lambda: is_idle(engine))
     assert (await complete(engine, ask(engine))).finished().reason == "length"
 

@@ -11,10 +11,11 @@ from tests.fakes import Told, generation_request
 
 from afterword.engine.beam_search import Beam, BeamSearch
 from afterword.engine.candidate import Candidate
+from afterword.engine.grammars.grammar_compiler import compiled
 from afterword.engine.request import Beams, GenerationRequest
 from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.engine.sampling.logprobs import LogSoftmax
-from afterword.engine.sampling.masks import Masks, compiled
+from afterword.engine.sampling.masks import Masks
 from afterword.engine.sampling.random_stream import RandomStream
 from afterword.engine.sampling.sampler import Sampler, Workspace
 from afterword.fields.grammars import Grammar
@@ -49,7 +50,7 @@ def search(model: Model, request: GenerationRequest, masks: Masks | None = None)
     """A whole search; the model is asked once for each beam and step."""
     tokenizer = ByteTokenizer()
     workspace = Workspace(model.n_vocab)
-    mask = None if masks is None or request.grammar is None else masks.open(request.grammar, 1)[0]
+    mask = None if masks is None or request.grammar is None else masks.open(request.grammar, 1).result()[0]
     sampler = Sampler(
         request.sampling,
         workspace,

@@ -15,8 +15,9 @@ from afterword.completions.prompts import PromptRules, begins_with_bos, check_id
 from afterword.completions.together import beams_of, best_of, check_together, guidance_of
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import UNKNOWN_CONTEXT, Capabilities
+from afterword.engine.grammars.grammar_compiler import GrammarFailed, compiled
 from afterword.engine.request import GenerationRequest
-from afterword.engine.sampling.masks import GrammarFailed, compiled, ends_of
+from afterword.engine.sampling.masks import ends_of
 from afterword.errors import ContextExceeded, InvalidRequest
 from afterword.fields.body import CompletionBody
 from afterword.fields.sampling import Sampling

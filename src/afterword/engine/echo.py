@@ -7,6 +7,7 @@ event loop, one task a prompt.
 
 import asyncio
 import hashlib
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,9 +111,10 @@ class EchoEngine(Engine):
         if request.max_tokens == 0:
             job.mailbox.post([candidate.finish_empty() for candidate in candidates])
             return
+        masks = await asyncio.wrap_future(masks_of(request, self._masks))
         samplers = [
             _CandidateSampler(candidate, request, self._model, self._workspace, mask, self._log_softmax)
-            for candidate, mask in zip(candidates, masks_of(request, self._masks), strict=True)
+            for candidate, mask in zip_longest(candidates, masks)
         ]
         for step in range(request.max_tokens):
             events: list[Event] = []
@@ -131,7 +133,8 @@ class EchoEngine(Engine):
     async def _search(self, job: "_Job", candidate: Candidate) -> None:
         """By beam search; what was found comes at the end."""
         request = job.request
-        mask = masks_of(request, self._masks)[0]
+        masks = await asyncio.wrap_future(masks_of(request, self._masks))
+        mask = masks[0] if masks else None
         first = _CandidateSampler(candidate, request, self._model, self._workspace, mask, self._log_softmax)
         search = BeamSearch(request, self._log_softmax, Beam(candidate, first.sampler))
         while search.beams:

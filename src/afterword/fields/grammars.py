@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from afterword.fields.field import Control, extension, fields_of
 from afterword.fields.shapes import named, refusal, shown, whole
@@ -47,11 +48,20 @@ def _schema(value: object) -> Grammar | None:
             value = json.loads(value)
         except ValueError as error:
             raise refusal("invalid_value", f"is no JSON: {error}.") from None
+        except RecursionError:
+            raise _too_deep() from None
     if value == {}:
         return None
     if not isinstance(value, dict):
         raise refusal("invalid_type", f"must be a JSON schema, an object or JSON of one, not {named(value)}.")
-    return _grammar("json_schema", json.dumps(value))
+    try:
+        return _grammar("json_schema", json.dumps(value))
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def _too_deep() -> PydanticCustomError:
+    return refusal("invalid_value", "has schemas in schemas beyond what can be read.")
 
 
 def _regex(value: object) -> Grammar | None:

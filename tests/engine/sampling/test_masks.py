@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from afterword.completions.parse import parse_body
+from afterword.engine.grammars.grammar_compiler import GrammarFailed, compiled
 from afterword.engine.sampling.bias import EveryTokenBanned
-from afterword.engine.sampling.masks import GrammarFailed, Masks, compiled, ends_of
+from afterword.engine.sampling.masks import Masks, ends_of
 from afterword.engine.sampling.random_stream import RandomStream
 from afterword.engine.sampling.sampler import Sampler, Workspace
 from afterword.errors import InvalidRequest
@@ -28,6 +29,14 @@ PERSON = {
 }
 
 
+def deep(times: int) -> Any:
+    """A schema in a schema, so many times."""
+    schema: Any = 1
+    for _ in range(times):
+        schema = {"items": schema}
+    return schema
+
+
 def grammar_of(**fields: Any) -> Grammar:
     [grammar] = parse_body(fields, strict=False).constraints.given.values()
     return grammar
@@ -38,7 +47,7 @@ def written(grammar: Grammar, seed: int, *, n: int = 400, **fields: Any) -> tupl
     tokenizer = ByteTokenizer()
     masks = Masks(tokenizer)
     asked = parse_body(fields, strict=False)
-    [mask] = masks.open(compiled(grammar), 1)
+    [mask] = masks.open(compiled(grammar), 1).result()
     sampler = Sampler(
         asked.sampling,
         Workspace(tokenizer.n_vocab),
@@ -162,6 +171,8 @@ def test_what_is_empty_constrains_nothing(fields: dict[str, Any]) -> None:
         ({"guided_choice": ["a", 1]}, "must be an array of strings"),
         ({"json_schema": "{"}, "is no JSON"),
         ({"json_schema": [1]}, "must be a JSON schema"),
+        ({"json_schema": '{"items":' * 5000 + "1" + "}" * 5000}, "schemas in schemas beyond what can be read"),
+        ({"json_schema": deep(5000)}, "schemas in schemas beyond what can be read"),
         ({"json_schema": False}, "must be a JSON schema"),
         ({"response_format": {"type": "xml"}}, "has the type 'xml'"),
         ({"response_format": {"type": "json_schema"}}, "has no schema"),
@@ -184,7 +195,7 @@ def test_other_shapes_are_refused(fields: dict[str, Any], words: str) -> None:
         ({"grammar": "root ::= ("}, "at line 1"),
         ({"json_schema": {"type": "string", "minLength": 5, "maxLength": 2}}, "minLength .5. is greater"),
         ({"json_schema": {"type": "nonsense"}}, "nonsense"),
-        ({"grammar": '{"grammars": 5}'}, "cannot be followed"),
+        ({"grammar": '{"grammars": 5}'}, "cannot be read"),
     ],
 )
 def test_what_nobody_can_satisfy_is_told_with_its_place(fields: dict[str, Any], words: str) -> None:
@@ -213,7 +224,7 @@ def test_samplers_work_on_what_the_grammar_leaves() -> None:
 
 def test_candidates_go_their_own_ways() -> None:
     masks = Masks(ByteTokenizer())
-    first, second = masks.open(compiled(grammar_of(guided_choice=["ax", "by"])), 2)
+    first, second = masks.open(compiled(grammar_of(guided_choice=["ax", "by"])), 2).result()
     first.accept(ord("a"))
     second.accept(ord("b"))
     scores = np.zeros((2, 258), dtype=np.float32)
@@ -228,10 +239,10 @@ def test_candidates_go_their_own_ways() -> None:
 
 def test_what_takes_too_much_fails_its_request_alone() -> None:
     masks = Masks(ByteTokenizer())
-    [broken] = masks.open(compiled(grammar_of(regex="ab")), 1)
+    [broken] = masks.open(compiled(grammar_of(regex="ab")), 1).result()
     broken.accept(ord("z"))
     with pytest.raises(GrammarFailed, match="cannot be followed any further"):
         broken.apply(np.zeros(258, dtype=np.float32))
-    [other] = masks.open(compiled(grammar_of(regex="ab")), 1)
+    [other] = masks.open(compiled(grammar_of(regex="ab")), 1).result()
     other.apply(np.zeros(258, dtype=np.float32))
     masks.close()

@@ -9,6 +9,7 @@ from functools import partial
 from afterword.engine.llama.engine_thread import EngineThread
 from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.sequence import Group, Message, Sequence
+from afterword.engine.sampling.masks import Mask
 from afterword.engine.worker.child import main
 
 
@@ -40,10 +41,10 @@ def _step(self: Scheduler) -> list[Message]:
     return step(self)
 
 
-def _sequences_of(self: EngineThread, group: Group) -> list[Sequence]:
+def _sequences_of(self: EngineThread, group: Group, masks: list[Mask]) -> list[Sequence]:
     if group.request.prompt[-1] == BEFORE:
         signal.raise_signal(signal.SIGKILL)
-    return sequences_of(self, group)
+    return sequences_of(self, group, masks)
 
 
 step, sequences_of = Scheduler.step, EngineThread._sequences_of

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afterword.engine.events import Event, PromptDone, PromptScores
+from afterword.engine.grammars.grammar_compiler import GrammarFailed
 from afterword.engine.llama.arithmetic import Arithmetic
 from afterword.engine.llama.draw import draw
 from afterword.engine.llama.kv import Demand, KVSlots, ScoreRow, Slot
@@ -11,7 +12,6 @@ from afterword.engine.llama.runner import Computed, Uncomputed
 from afterword.engine.llama.sequence import Group, Message, Sequence
 from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.engine.sampling.logprobs import LogSoftmax, NoDistribution
-from afterword.engine.sampling.masks import GrammarFailed
 from afterword.engine.tracker import Counters, public_error
 
 REFUSED = "llama.cpp could not compute this request; the server's log has the cause."

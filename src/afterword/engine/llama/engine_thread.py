@@ -7,7 +7,9 @@ this process (`llama_engine.py`), or in the one that owns the socket (`engine/wo
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
 
 from afterword.engine.candidate import new_candidates
@@ -20,7 +22,7 @@ from afterword.engine.llama.scheduler import Scheduler
 from afterword.engine.llama.sequence import Group, Message, Sequence, demand_of
 from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.logprobs import LogSoftmax
-from afterword.engine.sampling.masks import Masks, masks_of
+from afterword.engine.sampling.masks import Mask, Masks, masks_of
 from afterword.engine.sampling.random_stream import RandomStream
 from afterword.engine.sampling.sampler import Sampler, Workspace
 from afterword.engine.tracker import public_error
@@ -155,23 +157,33 @@ class EngineThread:
         return True
 
     def _add(self, group: Group) -> None:
+        self._groups[group.address] = group
+        masks = masks_of(group.request, self._masks)
+        if masks.done():
+            self._enter(group, masks)
+        else:
+            masks.add_done_callback(lambda _: self._post(lambda: self._enter(group, masks)))
+
+    def _enter(self, group: Group, masks: "Future[list[Mask]]") -> None:
+        """Give a group to the scheduler, unless it was cancelled while its grammar was opened."""
         self._n_taken += group.request.n_sequences
+        if group.address not in self._groups:
+            self._tell([])
+            return
         try:
-            group.sequences = self._sequences_of(group)
+            group.sequences = self._sequences_of(group, masks.result())
         except Exception as error:  # of any kind: it must fail this request alone
             failure = public_error(error, "The engine could not take this request; the server's log has the cause.")
             self._tell([(group.address, failure)])
         else:
-            self._groups[group.address] = group
             self._scheduler.add(group)
 
-    def _sequences_of(self, group: Group) -> list[Sequence]:
+    def _sequences_of(self, group: Group, masks: list[Mask]) -> list[Sequence]:
         """A group's candidates, ready to be scheduled."""
         request = group.request
         reproducible = request.reproducible and self._reproducible
         sequences: list[Sequence] = []
-        masks = masks_of(request, self._masks)
-        for candidate, mask in zip(new_candidates(request, self._tokenizer), masks, strict=True):
+        for candidate, mask in zip_longest(new_candidates(request, self._tokenizer), masks):
             sampler = Sampler(
                 request.sampling,
                 self._workspace,
@@ -194,13 +206,15 @@ class EngineThread:
 
     def _cancel(self, address: Any) -> None:
         group = self._groups.pop(address, None)
-        if group is not None:
+        if group is not None and not group.sequences:
+            self._scheduler.counters.cancelled += group.request.n_sequences
+        elif group is not None:
             self._scheduler.counters.cancelled += sum(s.slot is not None for s in group.sequences) + len(group.waiting)
             self._scheduler.cancel(group)
 
     def _end(self, address: Any, index: int) -> None:
         group = self._groups.get(address)
-        sequence = None if group is None else group.of_candidate(index)
+        sequence = None if group is None or not group.sequences else group.of_candidate(index)
         # Before its prompt is done nobody has heard of a candidate.
         if sequence is not None and sequence.group.prompt_done and not sequence.candidate.finished:
             events = sequence.candidate.end()

@@ -1,61 +1,29 @@
-"""Which tokens a grammar allows next, by llguidance, on a thread of its own: while the model computes, not after it.
+"""Which tokens a grammar allows next, by llguidance, on threads of its own: while the model computes, not after it.
 
-A grammar is checked before a request is accepted (`compiled`), and may still fail while it is followed, if a text makes
+A grammar was read before its request is accepted (`grammars/`). It may still fail while it is followed, if a text makes
 it too complex; then its request fails.
 """
 
-import json
+from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Final, Self, TypeVar
 
 import numpy as np
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
-from llguidance.gbnf_to_lark import gbnf_to_lark
 from numpy.typing import NDArray
 
+from afterword.engine.grammars.grammar_compiler import GrammarFailed
+from afterword.engine.grammars.read_grammar import LIMITS
 from afterword.engine.request import GenerationRequest
-from afterword.errors import InvalidRequest
-from afterword.fields.grammars import Grammar
 from afterword.tokens import Tokenizer
 
-_JSON: Final[Any] = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-"""How JSON is written: on one line, so that no model is lost in white space. `x-guidance` in a schema may change it."""
+T = TypeVar("T")
 
-
-class GrammarFailed(InvalidRequest):
-    """A grammar cannot be followed: it is wrong, nobody can satisfy it, or it takes too much."""
-
-
-def compiled(grammar: Grammar) -> str:
-    """The grammar as llguidance reads it. Raises `GrammarFailed` with line and column, where it has them.
-
-    Takes tens of milliseconds at most, which llguidance's own limits see to; any thread.
-    """
-    try:
-        text = _as_guidance(grammar)
-    except Exception as error:  # of any kind: what is read here is a client's, by parsers of others
-        raise GrammarFailed(f"cannot be read: {error}") from None
-    problem = LLMatcher.validate_grammar(text)
-    if problem != "" and not problem.startswith("WARNING"):
-        raise GrammarFailed(f"cannot be followed: {problem.strip()}")
-    return text
-
-
-def _as_guidance(grammar: Grammar) -> str:
-    match grammar.kind:
-        case "json_schema":
-            return LLMatcher.grammar_from_json_schema(grammar.text, defaults=_JSON)
-        case "regex":
-            return LLMatcher.grammar_from_regex(grammar.text)
-        case "choice":
-            return LLMatcher.grammar_from_lark("start: " + " | ".join(map(json.dumps, json.loads(grammar.text))))
-        case "gbnf":
-            return LLMatcher.grammar_from_lark(gbnf_to_lark(grammar.text))
-        case "lark" | "guidance":
-            return grammar.text
+KEPT: Final = 16
+"""Grammars whose beginning is kept for the next request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +39,11 @@ class _Next:
 class Mask:
     """One candidate's place in its grammar. Engine thread only."""
 
-    def __init__(self, pool: ThreadPoolExecutor, matcher: "Future[LLMatcher]") -> None:
+    def __init__(self, pool: ThreadPoolExecutor, matcher: "Future[LLMatcher]", first: "Future[_Next]") -> None:
+        """`first`: what may come at the place of `matcher`, which is this candidate's own."""
         self._pool = pool
         self._matcher = matcher
-        self._next = pool.submit(self._look)
+        self._next = first
 
     def fork(self) -> Self:
         """The same place, for another text that begins alike. Waits for nothing."""
@@ -96,51 +65,72 @@ class Mask:
         self._next = self._pool.submit(self._step, token)
 
     def _step(self, token: int) -> _Next:
-        self._matcher.result().consume_token(token)
-        return self._look()
+        return _look(self._matcher.result(), token)
 
-    def _look(self) -> _Next:
-        matcher = self._matcher.result()
+
+def _look(matcher: LLMatcher, *tokens: int) -> _Next:
+    """What may come after `tokens`, which come first."""
+    try:
+        matcher.consume_tokens(list(tokens))
         allowed = np.frombuffer(matcher.compute_logit_bias(), dtype=np.uint8)
-        if matcher.is_error():
-            raise GrammarFailed(f"The grammar cannot be followed any further: {matcher.get_error().strip()}")
-        return _Next(allowed == 0, matcher.is_stopped())
+    except BaseException as error:  # a panic of Rust's is no `Exception`
+        raise GrammarFailed(f"The grammar cannot be followed any further: {error}") from None
+    if matcher.is_error():
+        raise GrammarFailed(f"The grammar cannot be followed any further: {matcher.get_error().strip()}")
+    return _Next(allowed == 0, matcher.is_stopped())
 
 
 class Masks:
-    """The grammars of one vocabulary. Its thread begins with the first of them."""
+    """The grammars of one vocabulary. Its threads begin with the first of them."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="afterword-grammar")
+        self._opening = ThreadPoolExecutor(1, thread_name_prefix="afterword-grammar-opening")
+        """Takes up to a second for a large grammar; the others' next tokens do not wait for that."""
+        self._following = ThreadPoolExecutor(1, thread_name_prefix="afterword-grammar")
         self._vocabulary: LLTokenizer | None = None
+        self._kept: OrderedDict[str, tuple[LLMatcher, Future[_Next]]] = OrderedDict()
 
-    def open(self, grammar: str, n: int) -> list[Mask]:
+    def open(self, grammar: str, n: int) -> "Future[list[Mask]]":
         """The beginning of a compiled grammar, for each of n candidates. Waits for nothing."""
-        first = self._pool.submit(self._compile, grammar)
-        return [Mask(self._pool, self._pool.submit(lambda: first.result().deep_copy())) for _ in range(n)]
+        return self._opening.submit(self._open, grammar, n)
 
     def close(self) -> None:
-        """End the thread. Masks that are still asked for raise `CancelledError`."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """End the threads. What is still asked for raises `CancelledError`."""
+        for pool in (self._opening, self._following):
+            pool.shutdown(wait=False, cancel_futures=True)
 
-    def _compile(self, grammar: str) -> LLMatcher:
+    def _open(self, grammar: str, n: int) -> list[Mask]:
+        if grammar not in self._kept:
+            self._kept[grammar] = self._begun(grammar)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(grammar)
+        matcher, first = self._kept[grammar]
+        return [Mask(self._following, _known(matcher.deep_copy()), first) for _ in range(n)]
+
+    def _begun(self, grammar: str) -> tuple[LLMatcher, "Future[_Next]"]:
         if self._vocabulary is None:
             self._vocabulary = LLTokenizer(
                 TokenizerWrapper(_Vocabulary(self._tokenizer)),
                 n_vocab=self._tokenizer.n_vocab,
                 eos_token=sorted(ends_of(self._tokenizer)),
             )
-        return LLMatcher(self._vocabulary, grammar, log_level=0)
+        matcher = LLMatcher(self._vocabulary, grammar, log_level=0, limits=LIMITS)
+        return matcher, _known(_look(matcher))
 
 
-def masks_of(request: GenerationRequest, masks: Masks) -> Sequence[Mask | None]:
-    """For each candidate of a request, None where it has no grammar. Of a search the first has one, to begin with."""
-    n = request.n_candidates
+def masks_of(request: GenerationRequest, masks: Masks) -> "Future[list[Mask]]":
+    """For each candidate of a request; of a search for the first, to begin with. None at all if it has no grammar."""
     if request.grammar is None:
-        return [None] * n
-    n_begin = n if request.beams is None else 1
-    return [*masks.open(request.grammar, n_begin), *[None] * (n - n_begin)]
+        return _known([])
+    return masks.open(request.grammar, request.n_candidates if request.beams is None else 1)
+
+
+def _known(value: T) -> "Future[T]":
+    future: Future[T] = Future()
+    future.set_result(value)
+    return future
 
 
 def ends_of(tokenizer: Tokenizer) -> frozenset[int]:
