@@ -15,6 +15,7 @@
     │   ├── EngineLost        its process ended and is started again; carries a retry time       503
     │   └── UpstreamFailed    another server that should have answered did not                   502
     │       └── UpstreamTimedOut   it took too long                                              504
+    ├── PullFailed            a model could not be fetched; ends the command
     ├── FilterFailed          the operator's content filter broke; the cause stays in the log    500
     └── ConfigurationError    a setting or a model file is wrong; ends the program at start
 
@@ -176,6 +177,10 @@ class UpstreamTimedOut(UpstreamFailed):
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail, "The server that runs this model took too long.")
+
+
+class PullFailed(AfterwordError):
+    """A model could not be fetched from where it is."""
 
 
 class FilterFailed(AfterwordError):

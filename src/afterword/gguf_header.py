@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from afterword.errors import ConfigurationError
+from afterword.gguf_types import FILE_TYPES
 from afterword.text.brief import brief
 
 MAGIC = b"GGUF"
@@ -78,6 +79,12 @@ class GgufHeader:
     """Bytes of all tensors in this file."""
     cell_bytes: int
     """Bytes that one token of context takes in all layers, with keys and values of 16 bits; 0 if it does not say."""
+    quantisation: str | None = None
+    """Such as Q4_K_M."""
+    title: str | None = None
+    """What its makers call it."""
+    licence: str | None = None
+    has_chat_template: bool = False
 
 
 class Unsound(ValueError):
@@ -102,6 +109,10 @@ def read_header(path: Path) -> GgufHeader:
         by_id or entries.get(TOKENS) is True,
         tensor_bytes,
         _cell_bytes(architecture, entries),
+        _quantisation(entries),
+        _text(entries, "general.name"),
+        _text(entries, "general.license"),
+        "tokenizer.chat_template" in entries,
     )
 
 
@@ -276,6 +287,16 @@ def _tensor_size(cursor: _Cursor, said: str) -> int:
     if row % of_block != 0:
         raise Unsound(f"its tensor {said} has rows of {row} elements, not of whole blocks of {of_block}")
     return n_elements // of_block * block_bytes
+
+
+def _quantisation(entries: Mapping[str, object]) -> str | None:
+    kind = entries.get("general.file_type")
+    return FILE_TYPES.get(kind) if isinstance(kind, int) else None
+
+
+def _text(entries: Mapping[str, object], key: str) -> str | None:
+    found = entries.get(key)
+    return found if isinstance(found, str) and found.strip() else None
 
 
 def _cell_bytes(architecture: str, entries: Mapping[str, object]) -> int:

@@ -292,7 +292,12 @@ def test_a_user_without_a_home_is_told_what_to_set(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(Path, "home", no_home)
     assert refusal(tmp_path) == "This user has no home directory: set HOME, or XDG_CACHE_HOME."
     assert refusal(tmp_path, "", {"XDG_CACHE_HOME": "/x"}).endswith("set HOME, or XDG_DATA_HOME.")
-    assert load(tmp_path, "", {"XDG_CACHE_HOME": "/x", "AFTERWORD_DATABASE": "none"}).gateway.database is None
+    assert (
+        load(
+            tmp_path, "", {"XDG_CACHE_HOME": "/x", "AFTERWORD_DATABASE": "none", "AFTERWORD_MODELS_DIR": "m"}
+        ).gateway.database
+        is None
+    )
 
 
 def test_a_database_s_path_in_a_file_is_relative_to_it(tmp_path: Path) -> None:

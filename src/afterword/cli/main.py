@@ -98,9 +98,15 @@ def _accounts() -> typer.Typer:
 
 def _models() -> typer.Typer:
     from afterword.cli.export_command import export
-    from afterword.cli.models_command import models
+    from afterword.cli.models_command import list_all, models, remove, show
 
-    return _command_with(models, {"export": export})
+    return _command_with(models, {"list": list_all, "show": show, "rm": remove, "export": export})
+
+
+def _pull() -> typer.Typer:
+    from afterword.cli.pull_command import pull
+
+    return _alone(pull)
 
 
 def _usage() -> typer.Typer:
@@ -127,7 +133,8 @@ COMMANDS: dict[str, tuple[str, Callable[[], typer.Typer]]] = {
     "score": ("Score each line of a file: one JSON object a line, in the same order.", _score),
     "keys": ("API keys: who may use the server, for what and how much.", _keys),
     "accounts": ("Accounts: who is charged for what a key uses.", _accounts),
-    "models": ("List the models that the configuration names: the first is the default.", _models),
+    "pull": ("Fetch a model from a hub or an address, and put it into the folder of models.", _pull),
+    "models": ("List the models that the configuration names, and those in the folder of models.", _models),
     "usage": ("What was used: the requests and tokens of the ledger, added up.", _usage),
     "doctor": ("Say what machine, build, models and services look like, and what is wrong.", _doctor),
     "cluster": ("The server on a Ray cluster.", _cluster),

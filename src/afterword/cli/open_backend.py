@@ -9,6 +9,7 @@ import typer
 
 from afterword.cli.backend import Backend
 from afterword.cli.configuration import configuration
+from afterword.cli.missing_models import pull_missing
 from afterword.cli.options import Option, setting_options
 from afterword.config.refusal import read_option, read_secret
 from afterword.config.values import ApiKey, HttpUrl
@@ -47,6 +48,7 @@ def _api_key(values: Mapping[str, Any]) -> str | None:
 def _local(values: Mapping[str, Any]) -> Backend:
     config = configuration(values)
     config = config.model_copy(update={"models": config.models[:1]})
+    pull_missing(config)
     if sys.stderr.isatty():
         typer.echo(f"Loading {config.models[0].name} (longer when it is the first time) ...", err=True)
     # Imported after the line above is shown: these load the libraries that run models.

@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from os.path import expanduser
 from pathlib import Path
 
+from afterword.config.hub_name import HUB, HubModel
 from afterword.config.model import DEFAULT_MODEL, DEFAULT_NAME, ECHO, RETIRED_NAMES, ModelConfig
+from afterword.config.models_folder import models_in
 from afterword.config.refusal import read_secret
 from afterword.config.tree import Config, EngineConfig
 from afterword.config.values import HeaderText, is_unicode
 from afterword.config.vendor import LOCAL, VendorConfig
 from afterword.errors import ConfigurationError
+from afterword.gguf_parts import model_name
 
 SHARED = ("context", "parallel", "kv_type")
 """Settings of `[engine]` that a model takes where it has none of its own."""
@@ -75,15 +78,17 @@ def _from_path(path: str, engine: str, base: Path) -> Mapping[str, object]:
         return {"name": ECHO, "engine": ECHO}
     if path == DEFAULT_MODEL.name:
         return {"name": path}
+    if path.startswith(HUB):
+        return {"name": HubModel.parsed(path).name}
     file = Path(_located(path, base))
     if engine == "llama":
-        return {"name": file.stem, "path": str(file)}
+        return {"name": model_name(file.name), "path": str(file)}
     # Other engines also accept names that are no paths, such as those of a model hub.
     return {"name": Path(path).name, "path": str(file) if file.exists() else path}
 
 
 def _located(path: str, base: Path) -> str:
-    return path if path in (ECHO, DEFAULT_MODEL.name) else str(base / expanduser(path))
+    return path if path in (ECHO, DEFAULT_MODEL.name) or path.startswith(HUB) else str(base / expanduser(path))
 
 
 def _one_called_default(models: tuple[ModelConfig, ...]) -> tuple[ModelConfig, ...]:
@@ -99,9 +104,12 @@ def _selected(wanted: str, models: tuple[ModelConfig, ...], engine: EngineConfig
     for model in models:
         if wanted in (model.name, *model.aliases):
             return model
-    if wanted in (DEFAULT_MODEL.name, ECHO) or (directory / expanduser(wanted)).is_file():
+    pulled = models_in(engine.models_dir)
+    if wanted in pulled:
+        return _complete(ModelConfig(path=str(pulled[wanted])), "", engine, directory)
+    if wanted in (DEFAULT_MODEL.name, ECHO) or wanted.startswith(HUB) or (directory / expanduser(wanted)).is_file():
         return _complete(ModelConfig(path=wanted), "", engine, directory)
-    names = ", ".join(dict.fromkeys([*(model.name for model in models), DEFAULT_MODEL.name, ECHO]))
+    names = ", ".join(dict.fromkeys([*(model.name for model in models), *pulled, DEFAULT_MODEL.name, ECHO]))
     raise ConfigurationError(f"model is {wanted!r}: it must be a GGUF file that exists or one of {names}.")
 
 

@@ -25,6 +25,7 @@ CONFIG_FILE = "afterword.toml"
 
 OWN_PATHS = {
     ("engine", "cache_dir"): ("XDG_CACHE_HOME", ".cache", "afterword"),
+    ("engine", "models_dir"): ("XDG_DATA_HOME", ".local/share", "afterword/models"),
     ("gateway", "database"): ("XDG_DATA_HOME", ".local/share", "afterword/afterword.db"),
 }
 """Defaults in the user's own folders (XDG): the variable, the folder if it is not set, the path in it."""

@@ -51,7 +51,8 @@ class ModelConfig(Table):
 
     path: Text | None = key(
         None,
-        "A GGUF file (relative to the configuration file), or `echo`; for vllm a directory or a hub's name.",
+        "A GGUF file (relative to the configuration file), hf:organisation/repository:quantisation, or `echo`; for "
+        "vllm a directory or a hub's name.",
         shown="required where `local` runs it",
     )
     name: Text = key("", "What requests call it.", shown="the file's name without its ending")

@@ -45,7 +45,11 @@ class ServerConfig(Table):
         shown="none: without any key the server is open, which only a loopback address allows",
         secret=True,
     )
-    model: Text | None = key(None, "Serve this one alone: a configured name, or the path of a GGUF file.", shown="all")
+    model: Text | None = key(
+        None,
+        "Serve this one alone: a name, the path of a GGUF file, or hf:organisation/repository:quantisation.",
+        shown="all",
+    )
     strict: bool = key(False, "Refuse unknown fields, more than 4 stops and logprobs above 5, as documented.")
     retired_names: bool = key(
         True,
@@ -178,6 +182,11 @@ class EngineConfig(Table):
         ...,
         "Where hashes of model files and results of probes are kept.",
         shown="~/.cache/afterword, or afterword in XDG_CACHE_HOME",
+    )
+    models_dir: Directory = key(
+        ...,
+        "Folder whose GGUF files are models by their names; `afterword pull` puts them there.",
+        shown="~/.local/share/afterword/models, or afterword/models in XDG_DATA_HOME",
     )
     context: Context | None = key(
         None,

@@ -7,16 +7,13 @@ time, never correctness.
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 
+from afterword.gguf_parts import PART, parts_of
+
 SAMPLER_VERSION = 2
 """Raised whenever the same logits and seed may give another token than before."""
-
-
-PART = re.compile(r"(.*)-\d{5}-of-(\d{5})\.gguf")
-"""How llama.cpp names the parts of a model that is split."""
 
 
 class ResultCache:
@@ -76,15 +73,6 @@ def model_hash(path: Path, cache: ResultCache) -> str:
     if PART.fullmatch(path.name) is None:
         return file_hash(path, cache)
     return hashlib.sha256(" ".join(file_hash(part, cache) for part in parts_of(path)).encode()).hexdigest()
-
-
-def parts_of(path: Path) -> list[Path]:
-    """The files of a model that is split, or its only one. A part that is missing is left out; loading says so."""
-    match = PART.fullmatch(path.name)
-    if match is None:
-        return [path]
-    names = (f"{match[1]}-{number:05}-of-{match[2]}.gguf" for number in range(1, int(match[2]) + 1))
-    return [part for name in names if (part := path.with_name(name)).exists()]
 
 
 def _sha256(path: Path) -> str:

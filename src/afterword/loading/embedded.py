@@ -7,6 +7,7 @@ import importlib.metadata
 import time
 from pathlib import Path
 
+from afterword.config.hub_name import HUB, HubModel
 from afterword.config.model import DEFAULT_MODEL, ModelConfig
 from afterword.config.tree import EngineConfig
 from afterword.config.values import Share
@@ -28,6 +29,8 @@ def model_file(path: str | None) -> Path:
         raise ConfigurationError("The model has no file: it is run by vendors.")
     if path == DEFAULT_MODEL.name:
         return _packaged_file()
+    if path.startswith(HUB):
+        return _pulled_file(HubModel.parsed(path))
     file = Path(path)
     if not file.is_file():
         what = "is not a file" if file.exists() else "does not exist"
@@ -87,6 +90,16 @@ def space(can: Capabilities, asked: int | None) -> str:
     if can.n_cells is not None and can.n_cells < can.n_slots * can.context:
         said += f" that share {can.n_cells} tokens (`memory`, `kv_type`)"
     return said
+
+
+def _pulled_file(model: HubModel) -> Path:
+    # Here and not above: the library behind it takes a second to load.
+    from afterword.pulling.hub import cached
+
+    file = cached(model)
+    if file is None:
+        raise ConfigurationError(f"The model {model} is not on this machine: `afterword pull {model}` fetches it.")
+    return file
 
 
 def _packaged_file() -> Path:

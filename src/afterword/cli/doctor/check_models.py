@@ -7,11 +7,11 @@ from afterword.cli.doctor.ask_llama import AboutModel, AboutVocabulary, ask
 from afterword.cli.doctor.finding import Finding
 from afterword.config.model import ModelConfig
 from afterword.config.tree import DEFAULT_CONTEXT, Config
-from afterword.engine.identity import parts_of
 from afterword.engine.llama.admission import SLOTS_TO_PARKED
 from afterword.engine.llama.arithmetic import MICRO_BATCH
 from afterword.engine.llama.memory import BOOKS_BYTES, MIB, MemoryNeed, compute_bytes, kv_bytes, plan_memory
 from afterword.gguf_header import read_header
+from afterword.gguf_parts import parts_of
 from afterword.loading.embedded import model_file
 from afterword.loading.load_registry import budget_of_each, runs_here
 

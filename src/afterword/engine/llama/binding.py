@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from afterword.config.model import KVType
 from afterword.config.tree import DEFAULT_CONTEXT
-from afterword.engine.identity import parts_of
 from afterword.engine.llama.batch_rows import BatchRows, Integers
 from afterword.engine.llama.caches import KV_TYPES, Attention
 from afterword.errors import ConfigurationError
 from afterword.gguf_header import read_header
+from afterword.gguf_parts import parts_of
 
 PACKAGE_VERSION = importlib.metadata.version("llama-cpp-python")
 LIBRARIES_FOLDER = Path(c.__file__).parent / "lib"

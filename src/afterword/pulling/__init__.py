@@ -1,0 +1,1 @@
+"""Models from elsewhere: from a model hub or an address to files on this machine."""
