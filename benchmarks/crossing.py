@@ -23,7 +23,6 @@ from afterword.engine.worker.supervisor import _Connection
 from afterword.engine.worker.worker_messages import Step, packed
 
 STEPS, TIMES = 4000, 5
-CHUNK = Chunk(0, " the", (), 5)
 
 
 def microseconds(a_step: Callable[[], object]) -> float:
@@ -44,7 +43,7 @@ def in_the_child(n: int) -> float:
     reader.start()
     connection, counters = Connection(theirs), Counters(step_rows=(1,) * 10)
     connection.count(counters)
-    told: list[Message] = [(number, CHUNK) for number in range(n)]
+    told: list[Message] = [(number, chunk(number)) for number in range(n)]
 
     def a_step() -> None:
         counters.steps += 1
@@ -55,6 +54,11 @@ def in_the_child(n: int) -> float:
     reader.join()
     ours.close()
     return found
+
+
+def chunk(number: int) -> Chunk:
+    """One token's, of which no object is another's."""
+    return Chunk(0, f" the{number}", (), 500 + number)
 
 
 def drain(connection: socket) -> None:
@@ -94,14 +98,16 @@ async def in_the_server(n: int) -> float:
     """The event loop takes a step's message, and posts what is in it."""
     readers = Readers(asyncio.get_running_loop(), n)
     connection = _Connection(readers, readers.loop.create_future())  # type: ignore[arg-type]
-    data = packed(Step([(number, CHUNK) for number in range(n)], Progress(0, n, 0), Counters(step_rows=(1,) * 10)))
+    data = packed(
+        Step([(number, chunk(number)) for number in range(n)], Progress(0, n, 0), Counters(step_rows=(1,) * 10))
+    )
     return microseconds(lambda: connection.data_received(data))
 
 
 async def within_one_process(n: int) -> tuple[float, float]:
     """The same with the engine's thread in the server's process: what it takes of that thread, and of both."""
     readers = Readers(asyncio.get_running_loop(), n)
-    told = [(mailbox, CHUNK) for mailbox in readers.mailboxes]
+    told = [(mailbox, chunk(number)) for number, mailbox in enumerate(readers.mailboxes)]
     found = []
     for _ in range(TIMES):
         since = time.thread_time()
