@@ -48,6 +48,7 @@ def test_every_default_is_filled() -> None:
         reproducible=True,
         end_ids=frozenset({END}),
         text_offset=2,
+        streamed=False,
     )
     assert result.model == "small"
     assert result.prompts[0].text == "ab"

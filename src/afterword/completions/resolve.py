@@ -162,6 +162,7 @@ def _pattern(body: CompletionBody, tokenizer: Tokenizer, n_candidates: int, seed
         logprobs=_logprobs(body, n_candidates),
         prompt_logprobs=_prompt_logprobs(body),
         named_ids=_named_ids(body, tokenizer),
+        streamed=body.stream,
     )
 
 

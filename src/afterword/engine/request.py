@@ -77,6 +77,8 @@ class GenerationRequest:
     """Changes nothing of the answer."""
     claim: Claim = ANYBODY
     """Decides when it runs, and nothing of the answer."""
+    streamed: bool = True
+    """Chunks are read as they come. If not, an engine may keep them back for a moment, to tell several at once."""
 
     @property
     def n_sequences(self) -> int:

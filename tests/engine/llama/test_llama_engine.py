@@ -1,5 +1,6 @@
 import asyncio
 import gc
+import math
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,16 +15,16 @@ from tests.engine.llama.harness import WARM, words
 from tests.fakes import Told, complete, eventually, generation_request, tell, until_prompt_is_done
 
 from afterword.engine.base import Capabilities
-from afterword.engine.events import Finished, PromptDone
+from afterword.engine.events import Chunk, Finished, PromptDone
 from afterword.engine.llama import engine_thread, llama_engine
 from afterword.engine.llama.arithmetic import QUANTISED
 from afterword.engine.llama.checkpoints import State
-from afterword.engine.llama.engine_thread import Loaded
+from afterword.engine.llama.engine_thread import Loaded, Progress
 from afterword.engine.llama.kv import KVSlots
 from afterword.engine.llama.llama_engine import LlamaEngine
 from afterword.engine.llama.runner import Computed
 from afterword.engine.llama.scheduler import Scheduler
-from afterword.engine.llama.sequence import Group, Saved, Span
+from afterword.engine.llama.sequence import Group, Message, Saved, Span
 from afterword.engine.llama.sequence import Sequence as Candidate
 from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.bias import EveryTokenBanned
@@ -130,6 +131,39 @@ async def test_a_prompt_says_how_long_it_waited_for_a_slot() -> None:
     assert first.prompt.waited is not None
     assert second.prompt.waited is not None
     assert 0 <= first.prompt.waited < second.prompt.waited
+
+
+@pytest.mark.parametrize(
+    ("streamed", "seconds", "together"),
+    [(True, math.inf, False), (False, math.inf, True), (False, 0.0, False)],
+    ids=["streamed", "kept back", "the time is over"],
+)
+async def test_chunks_that_nobody_reads_as_they_come_are_told_together(
+    streamed: bool, seconds: float, together: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: list[list[Message]] = []
+    report = LlamaEngine.report
+
+    def noted(self: LlamaEngine, messages: list[Message], progress: Progress) -> None:
+        reports.append(messages)
+        report(self, messages, progress)
+
+    monkeypatch.setattr(engine_thread, "SECONDS_BETWEEN", seconds)
+    monkeypatch.setattr(LlamaEngine, "report", noted)
+    async with opened() as bench:
+        await complete(bench.engine, ask(streamed=streamed))
+    with_chunks = [messages for messages in reports if any(isinstance(event, Chunk) for _, event in messages)]
+    # The first comes with the end of the prompt, the last with the end of the candidate.
+    assert (len(with_chunks) == 2) == together
+
+
+async def test_chunks_kept_back_are_told_with_what_another_prompt_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_thread, "SECONDS_BETWEEN", math.inf)
+    async with opened() as bench, bench.engine.generate(ask(max_tokens=500, streamed=False)) as kept_back:
+        await until_prompt_is_done(kept_back)
+        await complete(bench.engine, ask(max_tokens=50))
+        n_tokens = [event.n_tokens for event in kept_back.unread() if isinstance(event, Chunk)]
+        assert n_tokens[-1] >= 50
 
 
 async def test_engine_without_work_gives_up_its_workers_once(monkeypatch: pytest.MonkeyPatch) -> None:

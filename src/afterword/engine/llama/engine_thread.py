@@ -13,7 +13,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
 
 from afterword.engine.candidate import new_candidates
-from afterword.engine.events import Finished
+from afterword.engine.events import Chunk, Finished
 from afterword.engine.llama.beam_team import search_together
 from afterword.engine.llama.guided_pair import guide
 from afterword.engine.llama.kv import KVSlots
@@ -28,6 +28,9 @@ from afterword.engine.sampling.sampler import Sampler, Workspace
 from afterword.engine.tracker import public_error
 from afterword.errors import AfterwordError
 from afterword.tokens import Tokenizer
+
+SECONDS_BETWEEN = 0.05
+"""How often chunks are told that nobody reads as they come: who hears of each step has a processor in the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +60,10 @@ class Outlet(Protocol):
     """What an engine's thread tells, and calls from itself."""
 
     def report(self, messages: list[Message], progress: Progress) -> None:
-        """Messages in the order in which they happened. A step is reported also if it has none.
+        """Messages in the order in which they happened; none, where only the progress is another.
 
-        `Started` is told before anything of the prompt is computed.
+        `Started` is told before anything of the prompt is computed, chunks of a request that is not `streamed` every
+        `SECONDS_BETWEEN` or with what else there is to tell.
         """
         ...
 
@@ -87,6 +91,10 @@ class EngineThread:
         self._n_taken = 0
         """Sequences that the scheduler was given and that were not counted as ended yet."""
         self._n_ended = 0
+        self._untold: list[Message] = []
+        self._told = Progress(0, 0, 0)
+        """What was reported last."""
+        self._told_at = 0.0
         self._scheduler, self._kv, self._free = loaded.scheduler, loaded.kv, loaded.free
         self._thread = threading.Thread(target=self._run, name="afterword-engine", daemon=True)
         self._thread.start()
@@ -222,13 +230,20 @@ class EngineThread:
             self._tell([(address, event) for event in events])
 
     def _tell(self, messages: list[Message], waited: tuple[float, ...] = ()) -> None:
+        at_once = bool(waited)
         for address, what in messages:
             group = self._groups.get(address)
+            at_once = at_once or group is None or group.request.streamed or not isinstance(what, Chunk)
             if group is None or not isinstance(what, Finished | AfterwordError):
                 continue
             if isinstance(what, AfterwordError) or all(s.candidate.finished for s in group.sequences):
                 del self._groups[address]
-        self._outlet.report(messages, self._progress(waited))
+        self._untold += messages
+        progress, now = self._progress(), time.monotonic()
+        if at_once or progress != self._told or now - self._told_at >= SECONDS_BETWEEN:
+            untold, self._untold = self._untold, []
+            self._told, self._told_at = progress, now
+            self._outlet.report(untold, progress._replace(waited=waited) if waited else progress)
 
     def _waits(self) -> tuple[float, ...]:
         admitted = self._scheduler.just_admitted
@@ -237,8 +252,8 @@ class EngineThread:
         now = time.monotonic()
         return tuple(now - sequence.group.queued_at for sequence in admitted)
 
-    def _progress(self, waited: tuple[float, ...]) -> Progress:
+    def _progress(self) -> Progress:
         n_taken = len(self._scheduler.running) + self._scheduler.n_waiting
         self._n_ended += self._n_taken - n_taken
         self._n_taken = n_taken
-        return Progress(self._n_ended, len(self._scheduler.running), self._kv.n_idle, waited)
+        return Progress(self._n_ended, len(self._scheduler.running), self._kv.n_idle)
