@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from itertools import zip_longest
+from operator import attrgetter
 from threading import Lock
 from weakref import WeakSet
 
@@ -44,6 +45,10 @@ class Counters:
         # Made anew: another thread reads it.
         self.step_rows = (*before[:place], before[place] + 1, *before[place + 1 :])
 
+    def figures(self) -> tuple[int | tuple[int, ...], ...]:
+        """All of them, as they are given to make a `Counters`."""
+        return _ALL(self)
+
     def plus(self, other: "Counters") -> "Counters":
         """Both together."""
         step_rows = tuple(map(sum, zip_longest(self.step_rows, other.step_rows, fillvalue=0)))
@@ -56,6 +61,8 @@ class Counters:
         self.prefill_tokens += n_tokens - n_cached
         self.cached_tokens += n_cached
 
+
+_ALL = attrgetter(*(field.name for field in fields(Counters)))
 
 _FIGURES = tuple(field.name for field in fields(Counters) if field.name != "step_rows")
 

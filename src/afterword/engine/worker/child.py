@@ -5,6 +5,7 @@ is doing, so it never outlives the server.
 """
 
 import os
+import select
 import signal
 import sys
 import traceback
@@ -55,7 +56,6 @@ class Connection(Outlet):
         self._connection = connection
         self._sending = Lock()
         self._counters: Counters
-        self._said: tuple[Progress, int] | None = None
 
     def say(self, message: object) -> None:
         """Send a message; waits while the server does not read. Ends the process where there is nobody to say it to."""
@@ -72,11 +72,8 @@ class Connection(Outlet):
 
     @override
     def report(self, told: list[Message], progress: Progress) -> None:
-        now = (progress, self._counters.steps)
-        if told or now != self._said:
-            self._said = now
-            numbered = [(number, refusal(it) if isinstance(it, AfterwordError) else it) for number, it in told]
-            self.say(Step(numbered, progress, self._counters))
+        numbered = [(number, refusal(it) if isinstance(it, AfterwordError) else it) for number, it in told]
+        self.say(Step(numbered, progress, self._counters))
 
     @override
     def end(self, error: BaseException | None) -> None:
@@ -128,7 +125,7 @@ def _follow(connection: socket, engine: "Future[EngineThread]") -> None:
     """Pass the server's commands on; at the end of the connection end the process."""
     code = FAILED
     try:
-        while (command := worker_messages.read(connection)) is not None:
+        while (command := _next_command(connection)) is not None:
             thread = engine.result()
             match command:
                 case Add(number, request):
@@ -142,6 +139,12 @@ def _follow(connection: socket, engine: "Future[EngineThread]") -> None:
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def _next_command(connection: socket) -> Any:
+    # One who waits in `recv` is woken whenever the other end takes what was sent to it: by every step.
+    select.select((connection,), (), ())
+    return worker_messages.read(connection)
 
 
 if __name__ == "__main__":

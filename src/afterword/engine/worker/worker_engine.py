@@ -103,9 +103,11 @@ class WorkerEngine(Engine, Watched):
         self._n_sent = 0
         """Sequences that the present process was sent."""
         self._progress = NOTHING
-        """Of the present process."""
-        self._counted_before = self._tracker.counters
-        """What the processes before it have counted."""
+        """How far the present process is."""
+        self._counted = Counters()
+        """What it has counted."""
+        self._counted_before = Counters()
+        """What the processes before it have."""
         self._finished_some = False
         """The present process has finished a prompt."""
 
@@ -139,6 +141,7 @@ class WorkerEngine(Engine, Watched):
 
     @override
     def stats(self) -> EngineStats:
+        self._tracker.counters = self._counted_before.plus(self._counted)
         stats = self._tracker.stats(self._progress.n_running, self._progress.n_idle)
         problem = self._supervisor.problem
         if problem is not None and stats.state == "ready":
@@ -180,7 +183,7 @@ class WorkerEngine(Engine, Watched):
         n_kept = sum(prompt.request.n_sequences for prompt in self._prompts.values())
         self._tracker.remove(self._n_sent - self._progress.n_ended - n_kept)
         self._n_sent, self._progress = 0, NOTHING
-        self._counted_before = self._tracker.counters
+        self._counted_before, self._counted = self._counted_before.plus(self._counted), Counters()
         finished, self._finished_some = self._finished_some, False
         return Lost(n_before - len(self._prompts), len(self._prompts), finished)
 
@@ -201,8 +204,7 @@ class WorkerEngine(Engine, Watched):
         if self._supervisor.connected:
             self._supervisor.send(Cancel(number))
         else:
-            # They are also those of before, of which the next process begins: see `lost`.
-            self._tracker.counters.cancelled += prompt.request.n_sequences
+            self._counted_before.cancelled += prompt.request.n_sequences
             self._tracker.remove(prompt.request.n_sequences)
 
     def _fail(self, number: int, error: EngineLost) -> None:
@@ -210,8 +212,9 @@ class WorkerEngine(Engine, Watched):
 
     def _advance(self, progress: Progress, counters: Counters) -> None:
         """Take over the process's figures; before the readers hear of what has ended."""
-        self._tracker.counters = self._counted_before.plus(counters)
-        self._tracker.remove(progress.n_ended - self._progress.n_ended)
+        self._counted = counters
+        if progress.n_ended > self._progress.n_ended:
+            self._tracker.remove(progress.n_ended - self._progress.n_ended)
         self._progress = progress
         for seconds in progress.waited:
             self._tracker.capacity.note_wait(seconds)

@@ -1,6 +1,8 @@
 """What crosses between the server and the process of a model: each message pickled, its length in front.
 
-Both ends are the same program, started together, so nothing here has to stay the same between versions.
+Both ends are the same program, started together, so nothing here has to stay the same between versions. What crosses
+for every token is pickled as plain tuples: between two steps the weights go through the processor's caches, and code
+that looks up classes and fields runs cold.
 """
 
 import pickle
@@ -12,7 +14,7 @@ from typing import Any, NamedTuple
 
 from afterword.engine.base import Capabilities
 from afterword.engine.engine_refusal import Refusal
-from afterword.engine.events import Event
+from afterword.engine.events import Chunk, Event, SampledToken
 from afterword.engine.llama.engine_thread import Progress
 from afterword.engine.request import GenerationRequest
 from afterword.engine.tracker import Counters
@@ -73,7 +75,7 @@ class Refused(NamedTuple):
 
 
 class Step(NamedTuple):
-    """From the worker: what is told of which prompt, after each step, and before it where prompts start."""
+    """From the worker: what is told of which prompt since the last one."""
 
     told: list[tuple[int, Event | Refusal]]
     progress: Progress
@@ -82,7 +84,7 @@ class Step(NamedTuple):
 
 def packed(message: object) -> bytes:
     """A message as `read` and `unpacked` take it."""
-    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    data = pickle.dumps(_plain(message) if isinstance(message, Step) else message, pickle.HIGHEST_PROTOCOL)
     return _LENGTH.pack(len(data)) + data
 
 
@@ -92,7 +94,7 @@ def unpacked(received: bytearray) -> Iterator[Any]:
         end = _LENGTH.size + _LENGTH.unpack_from(received)[0]
         if len(received) < end:
             return
-        message = pickle.loads(memoryview(received)[_LENGTH.size : end].tobytes())
+        message = _unpickled(received[_LENGTH.size : end])
         del received[:end]
         yield message
 
@@ -101,7 +103,36 @@ def read(connection: socket) -> Any:
     """The next message of a blocking connection; None at its end."""
     head = _exactly(connection, _LENGTH.size)
     data = None if head is None else _exactly(connection, _LENGTH.unpack(head)[0])
-    return None if data is None else pickle.loads(data)
+    return None if data is None else _unpickled(data)
+
+
+def _unpickled(data: bytearray) -> Any:
+    message = pickle.loads(data)
+    return _step(*message) if type(message) is tuple else message
+
+
+def _plain(step: Step) -> tuple[Any, ...]:
+    """A step as `_step` takes it."""
+    told: list[tuple[Any, ...]] = []
+    for number, what in step.told:
+        if isinstance(what, Chunk):
+            tokens = tuple([(one.id, one.offset, one.logprob, one.top) for one in what.tokens]) if what.tokens else ()
+            told.append((number, what.index, what.text, tokens, what.n_tokens))
+        else:
+            told.append((number, what))
+    return told, tuple(step.progress), step.counters.figures()
+
+
+def _step(told: list[Any], progress: tuple[Any, ...], figures: tuple[Any, ...]) -> Step:
+    events: list[tuple[int, Event | Refusal]] = []
+    for one in told:
+        if len(one) == 2:
+            events.append(one)
+        else:
+            number, index, text, tokens, n_tokens = one
+            listed = tuple([SampledToken(*token) for token in tokens]) if tokens else ()
+            events.append((number, Chunk(index, text, listed, n_tokens)))
+    return Step(events, Progress(*progress), Counters(*figures))
 
 
 def _exactly(connection: socket, n: int) -> bytearray | None:
