@@ -71,8 +71,8 @@ class RequestMetrics(Protocol):
         """Count a candidate that the content filter ended."""
         ...
 
-    def between_tokens(self, model: str, seconds: float) -> None:
-        """Count the time between two tokens of a candidate, as the server reads them from the engine."""
+    def between_tokens(self, model: str) -> Callable[[float], None]:
+        """What counts the seconds between two tokens of a candidate, as the server reads them from the engine."""
         ...
 
     def watch(self, name: str, meaning: str, read: Callable[[], int]) -> None:
@@ -154,8 +154,9 @@ class Metrics(RequestMetrics):
         self._flagged.labels(model).inc()
 
     @override
-    def between_tokens(self, model: str, seconds: float) -> None:
-        self._gaps.labels(model).observe(seconds)
+    def between_tokens(self, model: str) -> Callable[[float], None]:
+        observe: Callable[[float], None] = self._gaps.labels(model).observe
+        return observe
 
     @override
     def observe(self, record: RequestRecord) -> None:

@@ -1,5 +1,5 @@
 import pytest
-from starlette.types import Scope
+from starlette.types import Message, Scope
 from tests.api.gateways import ListedRows, gateway_of
 from tests.api.served import app_of, assert_error, client_of
 
@@ -9,6 +9,9 @@ from afterword.engine.line import Claim
 from afterword.engine.trace import Trace
 from afterword.gateway.grant import Grant
 from afterword.tracing.tracer import Timeline
+
+
+async def nowhere(_: Message) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -23,7 +26,7 @@ from afterword.tracing.tracer import Timeline
     ],
 )
 def test_a_party_is_a_key_or_else_an_address(key_id: str | None, client: tuple[str, int] | None, party: str) -> None:
-    exchange = Exchange(Trace("req_1"), Timeline(0.0), grant=Grant(key_id, None))
+    exchange = Exchange(Trace("req_1"), Timeline(0.0), nowhere, grant=Grant(key_id, None))
     scope: Scope = {"client": client, "state": {"exchange": exchange}}
     assert claim_of(scope, None) == Claim(party, "req_1")
 
@@ -32,7 +35,7 @@ def test_a_party_is_a_key_or_else_an_address(key_id: str | None, client: tuple[s
     ("own", "asked", "priority"), [(0, None, 0), (-5, None, -5), (-5, 0, 0), (-5, -5, -5), (7, 8, 8), (0, 3, 3)]
 )
 def test_a_request_has_its_key_s_priority_or_a_later_one(own: int, asked: int | None, priority: int) -> None:
-    exchange = Exchange(Trace("req_1"), Timeline(0.0), grant=Grant("k", None, priority=own))
+    exchange = Exchange(Trace("req_1"), Timeline(0.0), nowhere, grant=Grant("k", None, priority=own))
     assert claim_of({"client": None, "state": {"exchange": exchange}}, asked) == Claim("k", "req_1", priority)
 
 

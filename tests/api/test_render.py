@@ -37,16 +37,16 @@ def parsed(event: bytes) -> dict[str, Any]:
 
 def test_a_plain_chunk_byte_for_byte() -> None:
     expected = BEFORE + '{"text":" \\u2028\\"","index":0,"logprobs":null,"finish_reason":null}' + AFTER + "}\n\n"
-    assert chunks().chunk(delta(' \u2028"'), USAGE) == expected.encode()
+    assert chunks().chunk(delta(' \u2028"'), None) == expected.encode()
 
 
 def test_the_end_of_a_choice_byte_for_byte() -> None:
     expected = BEFORE + '{"text":"","index":3,"logprobs":null,"finish_reason":"stop"}' + AFTER + "}\n\n"
-    assert chunks(n=4).chunk(delta("", index=3, finish_reason="stop"), USAGE) == expected.encode()
+    assert chunks(n=4).chunk(delta("", index=3, finish_reason="stop"), None) == expected.encode()
 
 
 def test_the_end_of_a_choice_has_empty_arrays_if_logprobs_were_asked_for() -> None:
-    end = parsed(chunks(logprobs=2).chunk(delta("", finish_reason="stop"), USAGE))
+    end = parsed(chunks(logprobs=2).chunk(delta("", finish_reason="stop"), None))
     assert end["choices"][0]["logprobs"] == {
         "tokens": [],
         "token_logprobs": [],
@@ -56,12 +56,12 @@ def test_the_end_of_a_choice_has_empty_arrays_if_logprobs_were_asked_for() -> No
 
 
 def test_tokens_kept_for_ranking_are_not_shown_unless_asked_for() -> None:
-    event = parsed(chunks().chunk(delta("a", tokens=(token("a", -0.5, {}),)), USAGE))
+    event = parsed(chunks().chunk(delta("a", tokens=(token("a", -0.5, {}),)), None))
     assert event["choices"][0]["logprobs"] is None
 
 
 def test_an_echoed_prompt_comes_whole_in_one_chunk() -> None:
-    event = parsed(chunks(logprobs=1, echo=True).chunk(delta("hi", echo=echo_hi()), USAGE))
+    event = parsed(chunks(logprobs=1, echo=True).chunk(delta("hi", echo=echo_hi()), None))
     assert event["choices"][0]["text"] == "hi"
     assert event["choices"][0]["logprobs"]["tokens"] == ["h", "i"]
 
@@ -76,7 +76,9 @@ def test_an_echoed_prompt_comes_whole_in_one_chunk() -> None:
     ],
 )
 def test_usage_in_a_chunk(include_usage: bool, continuous: bool, expected: str) -> None:
-    event = chunks(include_usage=include_usage, continuous_usage=continuous).chunk(delta("a"), USAGE)
+    event = chunks(include_usage=include_usage, continuous_usage=continuous).chunk(
+        delta("a"), USAGE if continuous else None
+    )
     assert event.decode().partition(AFTER)[2] == expected + "\n\n"
 
 
@@ -87,14 +89,14 @@ def test_the_usage_chunk_has_no_choices() -> None:
 
 def test_no_chunk_has_an_error_key() -> None:
     renderer = chunks(logprobs=1, include_usage=True)
-    for event in (renderer.chunk(delta("a"), USAGE), renderer.usage(USAGE)):
+    for event in (renderer.chunk(delta("a"), None), renderer.usage(USAGE)):
         assert b'"error"' not in event
 
 
 @pytest.mark.parametrize("text", ["x" * n for n in range(33)] + ["é", "\u2028"])
 def test_obfuscation_fills_events_to_the_next_sixteen_bytes(text: str) -> None:
-    plain = chunks().chunk(delta(text), USAGE)
-    event = chunks(include_obfuscation=True).chunk(delta(text), USAGE)
+    plain = chunks().chunk(delta(text), None)
+    event = chunks(include_obfuscation=True).chunk(delta(text), None)
     padding = parsed(event)["obfuscation"]
     assert len(event) % 16 == 0
     assert re.fullmatch("[A-Za-z0-9]{0,15}", padding)
@@ -104,9 +106,9 @@ def test_obfuscation_fills_events_to_the_next_sixteen_bytes(text: str) -> None:
 def test_obfuscation_is_random() -> None:
     renderer = chunks(include_obfuscation=True)
     longest = max(
-        (delta("x" * n) for n in range(16)), key=lambda d: len(parsed(renderer.chunk(d, USAGE))["obfuscation"])
+        (delta("x" * n) for n in range(16)), key=lambda d: len(parsed(renderer.chunk(d, None))["obfuscation"])
     )
-    assert len({parsed(renderer.chunk(longest, USAGE))["obfuscation"] for _ in range(8)}) == 8
+    assert len({parsed(renderer.chunk(longest, None))["obfuscation"] for _ in range(8)}) == 8
 
 
 def test_the_usage_chunk_is_obfuscated_too() -> None:
@@ -117,18 +119,18 @@ def test_the_usage_chunk_is_obfuscated_too() -> None:
 
 def test_prompt_logprobs_come_with_the_delta_that_has_them() -> None:
     renderer = chunks(prompt_logprobs=0)
-    first = parsed(renderer.chunk(delta("", prompt_scores=echo_hi()), USAGE))["choices"][0]
+    first = parsed(renderer.chunk(delta("", prompt_scores=echo_hi()), None))["choices"][0]
     assert list(first) == ["text", "index", "logprobs", "finish_reason", "prompt_logprobs"]
     assert first["prompt_logprobs"] == [None, {"105": {"logprob": -1.5, "rank": 1, "decoded_token": "i"}}]
-    assert "prompt_logprobs" not in parsed(renderer.chunk(delta("a"), USAGE))["choices"][0]
+    assert "prompt_logprobs" not in parsed(renderer.chunk(delta("a"), None))["choices"][0]
 
 
 def test_token_ids_are_in_every_chunk_and_the_prompt_s_in_the_first() -> None:
     renderer = chunks(return_token_ids=True)
-    first = parsed(renderer.chunk(delta("", prompt_ids=(104, 105)), USAGE))["choices"][0]
+    first = parsed(renderer.chunk(delta("", prompt_ids=(104, 105)), None))["choices"][0]
     assert list(first) == ["text", "index", "logprobs", "finish_reason", "prompt_token_ids", "token_ids"]
     assert (first["logprobs"], first["prompt_token_ids"], first["token_ids"]) == (None, [104, 105], [])
-    second = parsed(renderer.chunk(delta("a", tokens=(token("a", -0.5, {}),)), USAGE))["choices"][0]
+    second = parsed(renderer.chunk(delta("a", tokens=(token("a", -0.5, {}),)), None))["choices"][0]
     assert (second["logprobs"], second["prompt_token_ids"], second["token_ids"]) == (None, None, [97])
 
 

@@ -81,6 +81,15 @@ async def test_frames_arrive_in_order_and_the_body_ends() -> None:
     assert work.left
 
 
+async def test_only_the_head_goes_the_whole_way_where_there_is_a_shorter_one() -> None:
+    client, server = Client(), Client()
+    stream = EventStream(Work([b"one", ValueError("late")]).run(), on_error, server.send)
+    await stream(SCOPE, client.receive, client.send)
+    assert [message["type"] for message in client.sent] == ["http.response.start"]
+    assert server.body == b"onedata: late\n\n"
+    assert server.sent[-1]["more_body"] is False
+
+
 async def test_the_headers_of_a_stream() -> None:
     client = Client()
     await EventStream(Work([b"one"]).run(), on_error)(SCOPE, client.receive, client.send)

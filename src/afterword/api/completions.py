@@ -95,7 +95,7 @@ async def _answer(request: Request, dialect: Dialect, override: dict[str, Any]) 
     task.exchange.begin(task.completion, task.assembler, served.full_name)
     task.exchange.reservation = await serve.gateway.limiter.admit(grant_of(request.scope), completion.most_tokens)
     if completion.stream:
-        return EventStream(_frames(task), partial(_error_frame, scope=request.scope))
+        return EventStream(_frames(task), partial(_error_frame, scope=request.scope), exchange.send)
     return await unless_client_leaves(_plain(task), request.receive)
 
 
@@ -157,10 +157,13 @@ def _screened(task: CompletionTask, running: CompletionEvents) -> AsyncIterator[
 
 
 async def _fold(task: CompletionTask, events: AsyncIterator[tuple[int, Event]]) -> AsyncGenerator[Delta, None]:
+    count_gap: Callable[[float], None] | None = None
     async for prompt_index, event in events:
         gap = task.exchange.note_event(prompt_index, event)
         if gap is not None:
-            task.serve.recording.metrics.between_tokens(task.completion.model, gap)
+            if count_gap is None:
+                count_gap = task.serve.recording.metrics.between_tokens(task.completion.model)
+            count_gap(gap)
         for delta in task.assembler.fold(prompt_index, event):
             if delta.finish_reason is not None:
                 task.exchange.finish_reasons.append(delta.finish_reason)
@@ -185,9 +188,11 @@ async def _frames(task: CompletionTask) -> AsyncIterator[AsyncGenerator[bytes, N
 async def _render(task: CompletionTask, deltas: AsyncIterator[Delta]) -> AsyncGenerator[bytes, None]:
     renderer = ChunkRenderer(task.new_head(), task.completion, task.served.engine.tokenizer)
     async for delta in deltas:
-        lists_prompt = delta.echo is not None or delta.prompt_scores is not None
-        n_listed = task.completion.n_listed if lists_prompt else 0
-        yield await rendered(n_listed, partial(renderer.chunk, delta, task.assembler.usage()))
+        usage = task.assembler.usage() if task.completion.continuous_usage else None
+        if delta.echo is None and delta.prompt_scores is None:
+            yield renderer.chunk(delta, usage)
+        else:
+            yield await rendered(task.completion.n_listed, partial(renderer.chunk, delta, usage))
     if task.completion.include_usage:
         yield renderer.usage(task.assembler.usage())
     yield task.dialect.end

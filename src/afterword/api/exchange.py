@@ -44,6 +44,8 @@ class Exchange:
     trace: Trace
     """What others call it; its id is ours too."""
     timeline: Timeline
+    send: Send
+    """The server's. All layers of the application look only at the head of an answer: what follows may go this way."""
     span: RequestSpan | None = None
     """None: nothing is traced."""
     status: int | None = None
@@ -214,7 +216,7 @@ class ExchangeMiddleware:
         path = scope["path"]
         current = self._current()
         recording, gateway = current.recording, current.gateway
-        exchange = _open(recording.tracer, Headers(scope=scope))
+        exchange = _open(recording.tracer, Headers(scope=scope), send)
         scope.setdefault("state", {}).update(exchange=exchange, serving=current)
 
         async def send_with_headers(message: Message) -> None:
@@ -242,13 +244,13 @@ class ExchangeMiddleware:
                     recording.exchanges.closed()
 
 
-def _open(tracer: Tracer | None, headers: Headers) -> Exchange:
+def _open(tracer: Tracer | None, headers: Headers, send: Send) -> Exchange:
     trace = trace_of(request_id(headers), headers)
     timeline = Timeline(time.perf_counter())
     if tracer is None:
-        return Exchange(trace, timeline)
+        return Exchange(trace, timeline, send)
     span = tracer.begin(trace)
-    return Exchange(span.trace, timeline, span)
+    return Exchange(span.trace, timeline, send, span)
 
 
 async def _limit_state(gateway: Gateway, exchange: Exchange) -> LimitState:

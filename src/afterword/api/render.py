@@ -29,7 +29,8 @@ EVENT_BLOCK = 16
 
 _GOES_ON = b'"finish_reason":null'
 
-_EMPTY_PADDING = b',"obfuscation":""}'
+_AROUND = len(frame(b',"obfuscation":""}'))
+"""Bytes of an obfuscated event beside its JSON and what fills it up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +58,11 @@ class ChunkRenderer:
         self._format = format_of(completion, tokenizer)
         self._before = b'{"id":%b,"object":"text_completion","created":%d,"choices":[' % (dumps(head.id), head.created)
         self._after = b'],"model":%b,"system_fingerprint":%b' % (dumps(head.model), dumps(head.system_fingerprint))
-        self._usage_in_each = completion.continuous_usage
         self._no_usage = b',"usage":null' if completion.include_usage else b""
         self._obfuscate = completion.include_obfuscation
 
-    def chunk(self, delta: Delta, usage: Usage) -> bytes:
-        """The event for one delta. `usage` is shown only if running usage was asked for."""
+    def chunk(self, delta: Delta, usage: Usage | None) -> bytes:
+        """The event for one delta. `usage`: the running one, if it was asked for."""
         choice = b'{"text":%b,"index":%d,"logprobs":%b,%b%b%b}' % (
             dumps(delta.text),
             delta.index,
@@ -77,16 +77,15 @@ class ChunkRenderer:
         """The event that ends a stream with `include_usage`: no choices."""
         return self._event(b"", b',"usage":' + dumps(usage_object(usage)))
 
-    def _running(self, usage: Usage) -> bytes:
-        return b',"usage":' + dumps(usage_object(usage)) if self._usage_in_each else self._no_usage
+    def _running(self, usage: Usage | None) -> bytes:
+        return self._no_usage if usage is None else b',"usage":' + dumps(usage_object(usage))
 
     def _event(self, choices: bytes, usage: bytes) -> bytes:
         json = self._before + choices + self._after + usage
         if not self._obfuscate:
             return frame(json + b"}")
-        n_missing = -len(frame(json + _EMPTY_PADDING)) % EVENT_BLOCK
-        padding = "".join(random.choices(ALPHANUMERIC, k=n_missing))
-        return frame(b'%b,"obfuscation":"%b"}' % (json, padding.encode("ascii")))
+        n_missing = -(len(json) + _AROUND) % EVENT_BLOCK
+        return frame(b'%b,"obfuscation":"%b"}' % (json, (b"%016x" % random.getrandbits(64))[:n_missing]))
 
     def _logprobs_of(self, delta: Delta) -> bytes:
         k = self._shown.logprobs

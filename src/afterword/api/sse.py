@@ -3,7 +3,7 @@
 Does not look into events. No heartbeat comments: some clients lose text on them (docs/rules.md#chunks).
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 
 from starlette.responses import Response
@@ -32,12 +32,15 @@ class EventStream(Response):
         self,
         frames: AbstractAsyncContextManager[AsyncGenerator[bytes, None]],
         on_error: Callable[[Exception], bytes],
+        directly: Send | None = None,
     ) -> None:
+        """`directly`: sends what follows the head of the answer; None: what sends that."""
         self.status_code = 200
         self.background = None
         self.init_headers(HEADERS)
         self._frames = frames
         self._on_error = on_error
+        self._directly = directly
 
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -45,22 +48,19 @@ class EventStream(Response):
         async with self._frames as frames, aclosing(frames):
             await unless_client_leaves(self._send_all(frames, send), receive)
 
-    async def _send_all(self, frames: AsyncIterator[bytes], send: Send) -> None:
-        first = await anext(frames)
+    async def _send_all(self, frames: AsyncGenerator[bytes, None], send: Send) -> None:
+        frame: bytes | None = await anext(frames)
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            await send({"type": "http.response.body", "body": first, "more_body": True})
-            async with aclosing(self._until_error(frames)) as later_frames:
-                async for later in later_frames:
-                    await send({"type": "http.response.body", "body": later, "more_body": True})
+            send = send if self._directly is None else self._directly
+            while frame is not None:
+                await send({"type": "http.response.body", "body": frame, "more_body": True})
+                try:
+                    frame = await anext(frames, None)
+                except Exception as error:
+                    # What has raised has ended: nothing follows.
+                    frame = self._on_error(error)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except OSError as error:
             # ASGI 2.4 and later: `send` raises it when the connection is lost.
             raise ClientLeft from error
-
-    async def _until_error(self, frames: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        try:
-            async for later in frames:
-                yield later
-        except Exception as error:
-            yield self._on_error(error)

@@ -43,8 +43,8 @@ class ClusterMetrics(RequestMetrics):
         self._requests.flagged(model)
 
     @override
-    def between_tokens(self, model: str, seconds: float) -> None:
-        self._requests.between_tokens(model, seconds)
+    def between_tokens(self, model: str) -> Callable[[float], None]:
+        return self._requests.between_tokens(model)
 
     @override
     def watch(self, name: str, meaning: str, read: Callable[[], int]) -> None:

@@ -68,7 +68,7 @@ class TokenCount:
             )
             for n_tokens, request in zip(completion.n_prompt_tokens, completion.generations, strict=True)
         ]
-        self._usage = Usage(sum(completion.n_prompt_tokens), 0, 0)
+        self._n_prompt, self._n_completion, self._n_cached = sum(completion.n_prompt_tokens), 0, 0
 
     def add(self, prompt_index: int, event: Event) -> None:
         """Take one event of a prompt."""
@@ -78,7 +78,7 @@ class TokenCount:
             return
         prompt.heard = True
         if isinstance(event, PromptDone):
-            self._add(cached=max(0, event.n_cached - prompt.n_elsewhere))
+            self._n_cached += max(0, event.n_cached - prompt.n_elsewhere)
             return
         if isinstance(event, Counted):
             self._recount(prompt, event)
@@ -89,11 +89,11 @@ class TokenCount:
             prompt.n_unfinished -= 1
         if not prompt.completion_told:
             prompt.n_completion += n_more
-            self._add(completion=n_more)
+            self._n_completion += n_more
 
     def usage(self) -> Usage:
         """For the answer: every prompt counts from its beginning on."""
-        return self._usage
+        return Usage(self._n_prompt, self._n_completion, self._n_cached)
 
     def used(self, *, left: bool) -> Usage:
         """For the ledger and the limits, once the request has ended in whatever way.
@@ -104,22 +104,18 @@ class TokenCount:
         counting = [prompt for prompt in self._prompts if prompt.heard or (left and prompt.started)]
         return Usage(
             sum(prompt.n_tokens for prompt in counting),
-            self._usage.completion_tokens,
-            self._usage.cached_tokens,
+            self._n_completion,
+            self._n_cached,
             estimated=not (self._exact or all(prompt.known for prompt in counting)),
         )
 
     def _recount(self, prompt: _Prompt, counted: Counted) -> None:
         if counted.n_prompt is not None and not self._as_said:
-            self._add(prompt=counted.n_prompt - prompt.n_tokens)
+            self._n_prompt += counted.n_prompt - prompt.n_tokens
             prompt.n_tokens, prompt.prompt_told = counted.n_prompt, True
         if counted.n_cached is not None:
             # Of all prompts together: at most those.
-            self._add(cached=min(counted.n_cached, self._usage.prompt_tokens - self._usage.cached_tokens))
+            self._n_cached += min(counted.n_cached, self._n_prompt - self._n_cached)
         if counted.n_completion is not None:
-            self._add(completion=counted.n_completion - prompt.n_completion)
+            self._n_completion += counted.n_completion - prompt.n_completion
             prompt.n_completion, prompt.completion_told = counted.n_completion, True
-
-    def _add(self, *, prompt: int = 0, completion: int = 0, cached: int = 0) -> None:
-        now = self._usage
-        self._usage = Usage(now.prompt_tokens + prompt, now.completion_tokens + completion, now.cached_tokens + cached)

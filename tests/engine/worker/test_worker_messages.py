@@ -15,7 +15,7 @@ from afterword.engine.llama.engine_thread import Progress
 from afterword.engine.tracker import Counters
 from afterword.engine.worker.worker_messages import Add, Cancel, Step, packed, read, unpacked
 
-TOKEN = SampledToken(3, 5, -0.1, ((3, -0.1), (4, float("-inf"))))
+TOKEN = SampledToken(3, 5, -0.1, ((3, -0.1), (4, float("-inf"))), (-2.5,))
 STEP = Step(
     [
         (1, Chunk(0, "a\U0001f600", (TOKEN,), 1)),

@@ -8,6 +8,8 @@ that looks up classes and fields runs cold.
 import pickle
 import struct
 from collections.abc import Iterator
+from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 from socket import socket
 from typing import Any, NamedTuple
@@ -20,6 +22,8 @@ from afterword.engine.request import GenerationRequest
 from afterword.engine.tracker import Counters
 
 _LENGTH = struct.Struct("<I")
+
+_token = attrgetter(*(field.name for field in fields(SampledToken)))
 
 
 class CheckVocabulary(NamedTuple):
@@ -116,7 +120,7 @@ def _plain(step: Step) -> tuple[Any, ...]:
     told: list[tuple[Any, ...]] = []
     for number, what in step.told:
         if isinstance(what, Chunk):
-            tokens = tuple([(one.id, one.offset, one.logprob, one.top) for one in what.tokens]) if what.tokens else ()
+            tokens = tuple(map(_token, what.tokens)) if what.tokens else ()
             told.append((number, what.index, what.text, tokens, what.n_tokens))
         else:
             told.append((number, what))
