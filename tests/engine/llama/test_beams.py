@@ -96,6 +96,23 @@ def test_the_prompt_is_computed_once_and_each_token_of_a_beam_too() -> None:
     assert isinstance(reading.told[-1], Finished)
 
 
+@pytest.mark.parametrize("n_prompt", [10, 300, 1000])
+def test_a_beam_that_left_another_one_lately_is_computed_again_instead_of_copied(n_prompt: int) -> None:
+    again, copied = Harness(4, arithmetic=INDEPENDENT), Harness(4, arithmetic=INDEPENDENT, can_cut=False)
+    request = search(words(n_prompt), 4, max_tokens=40, early_stopping="never", end_ids=frozenset({3}))
+    assert answers(again.complete(request)) == answers(copied.complete(request))
+    # The first copies have the prompt.
+    prompts = [(target, n) for _, target, n in again.runner.copies if n == n_prompt]
+    assert len(prompts) == 3
+    n_copied = sum(n for _, _, n in copied.runner.copies)
+    if n_prompt > 10:
+        assert sum(n for _, _, n in again.runner.copies) < n_copied / 5
+        assert again.scheduler.counters.rows > copied.scheduler.counters.rows
+    else:
+        assert again.runner.copies == copied.runner.copies
+    assert again.runner.context.n_rows == again.scheduler.counters.rows
+
+
 def test_a_search_waits_until_there_is_a_slot_for_each_beam() -> None:
     harness = Harness(4)
     first = harness.add(ask(words(20), max_tokens=10))[1]

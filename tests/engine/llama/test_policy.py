@@ -140,3 +140,14 @@ def test_last_tokens_of_prompts_go_with_those_that_sample_where_rows_may(arithme
     batch = next_batch([Seen(0, 1), samples(1), Seen(2, 80), Seen(3, 1)], Turns(True), arithmetic)
     together = (Piece(0, 1), Piece(1, 1), Piece(3, 1))
     assert batch.pieces == (together if arithmetic is INDEPENDENT else together[1:2])
+
+
+def test_what_another_one_has_sampled_is_computed_at_once_as_far_as_a_micro_batch_goes() -> None:
+    beams = [samples(0), Seen(1, 5, prefilling=False), Seen(2, 90), samples(3)]
+    batch = next_batch(beams, Turns(True), INDEPENDENT)
+    assert batch.pieces == (Piece(0, 1), Piece(1, 5), Piece(3, 1))
+    many = [Seen(slot, 20, prefilling=False) for slot in range(40)]
+    batch = next_batch(many, Turns(True), INDEPENDENT)
+    assert [piece.slot for piece in batch.pieces] == list(range(40))
+    assert sum(piece.n for piece in batch.pieces) == MICRO_BATCH
+    assert min(piece.n for piece in batch.pieces) == 1

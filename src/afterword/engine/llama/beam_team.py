@@ -6,6 +6,7 @@ from typing_extensions import override
 
 from afterword.engine.beam_search import Beam, BeamSearch, Extension
 from afterword.engine.events import Event
+from afterword.engine.llama.kv import common_prefix
 from afterword.engine.llama.sequence import Sequence, Team
 from afterword.engine.sampling.logprobs import LogSoftmax
 
@@ -38,7 +39,7 @@ class BeamTeam(Team):
         for parent, beam in zip(parents, self._search.beams, strict=True):
             # The first of a parent's beams stays where it is, the others get a copy.
             stays = parent not in carriers
-            carrier = parent if stays else free.pop()
+            carrier = parent if stays else _nearest(free, parent)
             carrier.copy_of = None if stays else parent
             _carry(carrier, beam)
             carriers.append(carrier)
@@ -51,6 +52,20 @@ class BeamTeam(Team):
             member.candidate = candidate
             told += events
         return told, sum(member.candidate.n_tokens for member in self.members)
+
+
+def _nearest(free: list[Sequence], parent: Sequence) -> Sequence:
+    """Take the one whose slot has most of what the parent's has."""
+    assert parent.slot is not None
+    held = parent.slot.tokens[: parent.slot.n]
+
+    def n_common(sequence: Sequence) -> int:
+        assert sequence.slot is not None
+        return common_prefix(sequence.slot.tokens[: sequence.slot.n], held)
+
+    nearest = max(free, key=n_common)
+    free.remove(nearest)
+    return nearest
 
 
 def _carry(sequence: Sequence, beam: Beam) -> None:

@@ -37,7 +37,8 @@ class Running(Protocol):
 
     @property
     def n_pending(self) -> int:
-        """Tokens it has but its slot has not, at least one; exactly one if it samples."""
+        """Tokens it has but its slot has not, at least one; if it samples exactly one, unless a row is as good as
+        several."""
         ...
 
     @property
@@ -98,11 +99,22 @@ def next_batch(running: Sequence[Running], turns: Turns, arithmetic: Arithmetic)
     sampling = [s for s in running if _has_one_row(s, arithmetic)]
     prompts = [s for s in running if not _has_one_row(s, arithmetic)]
     if not prompts or (sampling and turns.prompts_went_last):
-        return Batch(tuple(Piece(s.slot_id, 1) for s in sampling), Turns(False, turns.oldest_led))
+        return Batch(_sampled(sampling), Turns(False, turns.oldest_led))
     oldest_leads = not turns.oldest_led
     lead = prompts[0] if oldest_leads else _quickest(prompts, sampling)
     others = [] if arithmetic.prompts_alone else [s for s in prompts if s is not lead]
     return Batch(_pieces(lead, others, _budget(len(sampling)), arithmetic), Turns(True, oldest_leads))
+
+
+def _sampled(sampling: Sequence[Running]) -> tuple[Piece, ...]:
+    """All next tokens; of a beam that left another one, those since then."""
+    pieces: list[Piece] = []
+    n_more = MICRO_BATCH - len(sampling)
+    for sequence in sampling:
+        n = min(sequence.n_next, 1 + n_more)
+        n_more -= n - 1
+        pieces.append(Piece(sequence.slot_id, n))
+    return tuple(pieces)
 
 
 def _has_one_row(sequence: Running, arithmetic: Arithmetic) -> bool:

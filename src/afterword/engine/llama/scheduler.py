@@ -16,7 +16,7 @@ from afterword.engine.events import Started
 from afterword.engine.llama.admission import Admission
 from afterword.engine.llama.arithmetic import Arithmetic, best_move, is_worth_moving
 from afterword.engine.llama.commit import Committer
-from afterword.engine.llama.kv import KVSlots
+from afterword.engine.llama.kv import KVSlots, common_prefix
 from afterword.engine.llama.policy import Policy, Turns, next_batch
 from afterword.engine.llama.reading_order import ReadingOrder
 from afterword.engine.llama.runner import Computed, NotComputed, Runner, Uncomputed
@@ -24,6 +24,9 @@ from afterword.engine.llama.sequence import Group, Message, Sequence, Span
 from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.engine.tracker import Counters
 from afterword.errors import AfterwordError
+
+TOKENS_A_ROW = 64
+"""Tokens that are copied to another slot in the time of one more row."""
 
 MOST_REFUSED = 4
 """Calls that llama.cpp may refuse in a row. After more it computes nothing any more, and a new process may."""
@@ -49,6 +52,8 @@ class Scheduler:
         self._reading = ReadingOrder()
         self._admission = Admission(kv, runner)
         self._committer = Committer(kv, log_softmax, arithmetic)
+        self._can_compute_again = kv.can_cut and arithmetic.sampled_equals_prompt and not arithmetic.prompts_alone
+        """Whether sampled tokens may be computed several at once, with the same numbers."""
         self._n_refused = 0
         """Calls in a row that llama.cpp has refused."""
         self._next_swap = 0
@@ -183,15 +188,25 @@ class Scheduler:
             self._kv.keep(sequence.slot, self._runner.state(sequence.slot.id))
 
     def _copy(self) -> None:
-        """Have each sequence that goes on from what another one has computed hold the same."""
+        """Have each sequence that goes on from what another one has computed hold the same.
+
+        Of the same beginning little need be computed again, which takes less than a copy; where numbers allow it.
+        """
         copies = [(s, s.copy_of) for s in self.running if s.copy_of is not None]
         # Copies from one slot in a row take less.
         for sequence, source in sorted(copies, key=lambda pair: pair[1].slot_id):
             assert sequence.slot is not None
             assert source.slot is not None
-            self._runner.copy(source.slot.id, sequence.slot.id, source.n_computed)
-            self._kv.copy(source.slot, sequence.slot, source.n_computed)
-            sequence.n_computed, sequence.copy_of = source.n_computed, None
+            n, sequence.copy_of = source.n_computed, None
+            n_common = common_prefix(source.slot.tokens[:n], sequence.slot.tokens[: sequence.slot.n])
+            if self._can_compute_again and n_common >= sequence.n_prompt and (n - n_common) * TOKENS_A_ROW <= n:
+                self._runner.truncate(sequence.slot.id, n_common)
+                sequence.slot.cut(n_common)
+                sequence.n_computed, sequence.sampled = n_common, source.slot.tokens[n_common:n].copy()
+            else:
+                self._runner.copy(source.slot.id, sequence.slot.id, n)
+                self._kv.copy(source.slot, sequence.slot, n)
+                sequence.n_computed = n
 
     def _settle(self, sequence: Sequence, messages: list[Message]) -> list[Message]:
         """Free the slots of what has ended."""

@@ -103,6 +103,8 @@ class Sequence:
     """It has made room once and got another slot."""
     last_token: int = -1
     """The sampled token that is not in the slot yet; meaningful once the prompt is computed."""
+    sampled: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    """Sampled tokens before the last that are not in the slot either: another one of its team has computed them."""
     n_reused: int = 0
     waits_for: "Sequence | None" = None
     """A running sequence that is computing a prefix worth waiting for."""
@@ -181,8 +183,10 @@ class Sequence:
         """The next n tokens to compute."""
         if self.prefilling:
             return self.demand.prompt[self.n_computed : self.n_computed + n]
-        assert n == 1
-        return np.array([self.last_token], dtype=np.int32)
+        if len(self.sampled) == 0:
+            assert n == 1
+            return np.array([self.last_token], dtype=np.int32)
+        return np.append(self.sampled, np.int32(self.last_token))[:n]
 
 
 def demand_of(request: GenerationRequest, *, reproducible: bool, scored: bool) -> Demand:
