@@ -1,16 +1,18 @@
 """`afterword serve --cluster` and `afterword cluster remove`: the server as replicas on a Ray cluster."""
 
 import signal
-import threading
+from collections.abc import Callable
+from queue import SimpleQueue
 from types import ModuleType
 from typing import Annotated
 
+import structlog
 import typer
 
 from afterword.cli.options import Option
 from afterword.cluster.sharing import check_shared
 from afterword.config.tree import Config
-from afterword.errors import ConfigurationError
+from afterword.errors import AfterwordError, ConfigurationError
 
 LOCAL = "local"
 """The address of a cluster of this machine alone that runs as long as the command."""
@@ -27,10 +29,11 @@ CLUSTER_OPTION = Option(
 _ADDRESS = typer.Argument(help="HOST:PORT of the cluster's head, or auto.", metavar="ADDRESS")
 
 
-def serve_on_cluster(config: Config, address: str) -> None:
+def serve_on_cluster(config: Config, address: str, read: Callable[[], Config]) -> None:
     """Deploy, say where it serves, and stay if the cluster is this command's own.
 
-    On a cluster that was there before, what is deployed stays; doing it again replaces it replica by replica.
+    On a cluster that was there before, what is deployed stays; doing it again replaces it replica by replica. So does
+    SIGHUP where the command stays: `read` reads the configuration again.
     Raises `ConfigurationError` if Ray is not installed, the cluster does not answer, or something cannot be shared.
     """
     # Below the help, which needs no models.
@@ -39,11 +42,17 @@ def serve_on_cluster(config: Config, address: str) -> None:
     if address != LOCAL:
         check_shared(config)
     deploy = _ray_side()
+    said: SimpleQueue[int] = SimpleQueue()
+    if address == LOCAL:
+        signal.signal(signal.SIGHUP, lambda number, _: said.put(number))
     with deploy.connected(None if address == LOCAL else address):
         facts = deploy.deploy(config)
         typer.echo(cluster_ready_line(config, {name: fact.capabilities for name, fact in facts.items()}))
         if address == LOCAL:
-            _wait_for_signal()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda number, _: said.put(number))
+            while said.get() == signal.SIGHUP:
+                _deploy_again(deploy, read)
             deploy.remove()
 
 
@@ -73,8 +82,14 @@ def _ray_side() -> ModuleType:
     return deploy
 
 
-def _wait_for_signal() -> None:
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
-    stopped.wait()
+def _deploy_again(deploy: ModuleType, read: Callable[[], Config]) -> None:
+    log = structlog.get_logger("afterword")
+    try:
+        config = read()
+        deploy.deploy(config)
+    except Exception as error:
+        # Of any kind: what runs goes on.
+        reason = str(error) if isinstance(error, AfterwordError) else repr(error)
+        log.error("the configuration was not deployed again", reason=reason)
+    else:
+        log.info("the configuration was deployed again", models=[model.name for model in config.models])

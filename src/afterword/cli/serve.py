@@ -42,7 +42,7 @@ def serve(config: Config, cluster: str | None, read: Callable[[], Config]) -> No
     content_filter = load_filter(config.server.content_filter)
     tracer = open_tracer(config.server.otlp_endpoint)
     if cluster is not None:
-        serve_on_cluster(config, cluster)
+        serve_on_cluster(config, cluster, read)
         return
     # The port is taken first: that it is in use should not show only after a model has been loaded.
     with _bind(config.server) as listener:
