@@ -60,6 +60,7 @@ soak: setup-dev
 
 reliability: setup-dev
 	$(BIN)/python -m benchmarks.faults
+	$(BIN)/python -m benchmarks.outages
 	$(BIN)/python -m benchmarks.fuzz --bodies 5000 --streams 1000
 	$(BIN)/python -m benchmarks.large_bodies --seconds 1 --check
 	$(BIN)/python -m benchmarks.reloads
