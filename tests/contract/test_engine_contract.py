@@ -21,7 +21,7 @@ from afterword.engine.grammars.grammar_compiler import compiled
 from afterword.engine.request import Beams, GenerationRequest, Guidance
 from afterword.engine.sampling.masks import ends_of
 from afterword.errors import EngineFailed, InvalidRequest, Overloaded
-from afterword.fields.grammars import Grammar
+from afterword.fields.grammars import Grammar, feature_of
 from afterword.fields.sampling import Sampling
 from afterword.registry import ServedModel
 from afterword.tokens import visible_bytes
@@ -399,7 +399,7 @@ async def test_end_tokens_are_banned_until_min_tokens(engine: Engine) -> None:
 
 
 async def test_a_grammar_is_followed_by_every_candidate_and_ends_it(engine: Engine) -> None:
-    needs(engine, "grammars")
+    needs(engine, "grammars_regex")
     asked = ask(
         engine,
         n_candidates=4,
@@ -414,8 +414,26 @@ async def test_a_grammar_is_followed_by_every_candidate_and_ends_it(engine: Engi
     assert {event.reason for event in told.events if isinstance(event, Finished)} == {"stop"}
 
 
+@pytest.mark.parametrize(
+    ("grammar", "pattern"),
+    [
+        (Grammar("json_schema", '{"enum": ["north", "south"]}'), '"(north|south)"'),
+        (Grammar("gbnf", 'root ::= ("a" | "b") "-"? [0-9] [0-9]'), "[ab]-?[0-9]{2}"),
+        (Grammar("lark", 'start: ("a" | "b") "-"? /[0-9]{2}/'), "[ab]-?[0-9]{2}"),
+        (Grammar("choice", '["yes", "no"]'), "yes|no"),
+    ],
+    ids=lambda it: it.kind if isinstance(it, Grammar) else "",
+)
+async def test_a_form_of_each_kind_is_kept_to(engine: Engine, grammar: Grammar, pattern: str) -> None:
+    needs(engine, feature_of(grammar.kind))
+    asked = ask(engine, max_tokens=20, grammar=compiled(grammar), end_ids=ends_of(engine.tokenizer), sampling=WARM)
+    told = await complete(engine, asked)
+    assert re.fullmatch(pattern, "".join(chunk.text for chunk in told.chunks(0)).strip())
+    assert told.finished().reason == "stop"
+
+
 async def test_a_grammar_without_an_end_is_cut_at_the_length(engine: Engine) -> None:
-    needs(engine, "grammars")
+    needs(engine, "grammars_regex")
     grammar = compiled(Grammar("regex", "[xyz]{100}"))
     told = await complete(engine, ask(engine, max_tokens=5, grammar=grammar, end_ids=ends_of(engine.tokenizer)))
     assert set("".join(chunk.text for chunk in told.chunks(0))) <= set("xyz")
@@ -475,7 +493,7 @@ async def test_leaving_before_anything_was_read_frees_everything(engine: Engine)
 
 
 async def test_leaving_while_a_grammar_is_opened_frees_everything(engine: Engine) -> None:
-    needs(engine, "grammars")
+    needs(engine, "grammars_regex")
     grammar = compiled(Grammar("regex", "[xyz]{5,100}|" + "|".join(f"choice {i}" for i in range(500))))
     async with AsyncExitStack() as stack:
         for _ in range(4):

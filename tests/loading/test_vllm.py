@@ -42,6 +42,7 @@ def test_a_table_becomes_what_vllm_is_told(tmp_path: Path) -> None:
         "runner": "generate",
         "logprobs_mode": "raw_logprobs",
         "disable_log_stats": True,
+        "structured_outputs_config": {"backend": "guidance", "disable_any_whitespace": True},
     }
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from afterword.errors import InvalidRequest
 from afterword.fields.body import CompletionBody
+from afterword.fields.grammars import feature_of
 from afterword.fields.sampling import modifies_something
 from afterword.fields.table import FIELDS, values_of
 from afterword.registry import ServedModel
@@ -41,6 +42,8 @@ def used_features(body: CompletionBody, best_of: int) -> dict[str, tuple[str, st
     for name, field in using.items():
         if field.feature is not None:
             used.setdefault(field.feature, (name, f"'{name}'" if name != "prompt" else "token arrays as 'prompt'"))
+    for name, grammar in body.constraints.given.items():
+        used.setdefault(feature_of(grammar.kind), (name, f"'{name}'"))
     if body.shown.echo and body.shown.logprobs is not None:
         used["prompt_logprobs"] = ("logprobs", "'logprobs' together with 'echo'")
     return used

@@ -15,7 +15,7 @@ from afterword.completions.prompts import PromptRules, begins_with_bos, check_id
 from afterword.completions.together import beams_of, best_of, check_together, guidance_of
 from afterword.config.tree import ServerConfig
 from afterword.engine.base import UNKNOWN_CONTEXT, Capabilities
-from afterword.engine.grammars.grammar_compiler import GrammarFailed, compiled
+from afterword.engine.grammars.grammar_compiler import Compiled, GrammarFailed, compiled
 from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.masks import ends_of
 from afterword.errors import ContextExceeded, InvalidRequest
@@ -181,7 +181,7 @@ def _sampling(body: CompletionBody, tokenizer: Tokenizer) -> Sampling:
     return replace(sampling, top_k=0) if keeps_all else sampling
 
 
-def _grammar(body: CompletionBody) -> str | None:
+def _grammar(body: CompletionBody) -> Compiled | None:
     """The one grammar of a request, compiled."""
     given = body.constraints.given
     if len(given) > 1:

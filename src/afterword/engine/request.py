@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from afterword.engine.grammars.grammar_compiler import Compiled
 from afterword.engine.line import ANYBODY, Claim
 from afterword.engine.trace import NO_TRACE, Trace
 from afterword.fields.sampling import Sampling
@@ -49,8 +50,8 @@ class GenerationRequest:
     """End tokens and stop tokens are not sampled before this many tokens."""
     end_ids: frozenset[int] = frozenset()
     """Tokens that end a candidate with `stop`; the model's own, the request's, none with ignore_eos."""
-    grammar: str | None = None
-    """What each candidate's text must be, as `engine/sampling/masks.py` has compiled it; None: anything."""
+    grammar: Compiled | None = None
+    """What each candidate's text must be; None: anything."""
     beams: Beams | None = None
     """Search, and draw nothing: the candidates are what was found, best first. None: each is sampled."""
     guidance: Guidance | None = None

@@ -4,8 +4,9 @@ Each field has the shape that its own server documents; all come down to one `Gr
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -27,6 +28,45 @@ class Grammar:
     text: str
     """JSON of the schema or of the array of choices; else as it was written."""
 
+
+PASSED_ON: Final[Mapping[str, tuple[Kind, ...]]] = {
+    "afterword": get_args(Kind),
+    "vllm": ("json_schema", "regex", "choice", "gbnf", "lark"),
+    "llama-server": ("json_schema", "gbnf"),
+}
+"""What other servers can be told, by their kinds."""
+
+
+def kinds_lacking(server: str) -> dict[str, str]:
+    """The features that a kind of server has not, and what they are called in the sentence that refuses them."""
+    return {feature_of(kind): _CALLED[kind] for kind in get_args(Kind) if kind not in PASSED_ON.get(server, ())}
+
+
+def feature_of(kind: Kind) -> str:
+    """The feature of engines that a grammar of this kind uses."""
+    return f"grammars_{kind}"
+
+
+def structured_outputs(grammar: Grammar) -> dict[str, Any]:
+    """The grammar as vLLM's `structured_outputs` has it; one of the kinds that are passed on to vLLM."""
+    match grammar.kind:
+        case "json_schema":
+            return {"json": json.loads(grammar.text)}
+        case "choice":
+            return {"choice": json.loads(grammar.text)}
+        case "regex":
+            return {"regex": grammar.text}
+    return {"grammar": grammar.text}
+
+
+_CALLED: Final[Mapping[Kind, str]] = {
+    "json_schema": "JSON schemas",
+    "regex": "regular expressions",
+    "choice": "choices",
+    "lark": "grammars of Lark's kind",
+    "gbnf": "GBNF",
+    "guidance": "llguidance's own grammars",
+}
 
 ANY_OBJECT: Final = Grammar("json_schema", '{"type": "object"}')
 
@@ -148,7 +188,7 @@ ResponseFormat = Annotated[Grammar | None, PlainValidator(_response_format), Wit
 Structured = Annotated[Grammar | None, PlainValidator(_structured_outputs), WithJsonSchema(_OBJECT), Control("text")]
 
 _GROUP: Final = "Form of the answer"
-_LIKE: Final[dict[str, Any]] = {"uses": "grammars", "vendors": ("afterword",)}
+_LIKE: Final[dict[str, Any]] = {"uses": "grammars", "vendors": tuple(PASSED_ON)}
 
 
 @dataclass(frozen=True, slots=True)

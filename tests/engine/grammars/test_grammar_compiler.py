@@ -16,7 +16,7 @@ MULTIPLE = Grammar("json_schema", '{"type": "integer", "multipleOf": 999979}')
 def test_what_takes_too_long_is_refused_and_the_next_is_read() -> None:
     with pytest.raises(GrammarFailed, match=r"^takes too long to be read\.$"):
         compiled(MULTIPLE)
-    assert compiled(Grammar("regex", "after a long one")) != ""
+    assert compiled(Grammar("regex", "after a long one")).text != ""
 
 
 def test_a_process_that_has_ended_is_started_anew() -> None:
@@ -27,7 +27,7 @@ def test_a_process_that_has_ended_is_started_anew() -> None:
     process.wait()
     with pytest.raises(GrammarFailed, match="to be read"):
         compiled(Grammar("regex", "meanwhile"))
-    assert compiled(Grammar("regex", "meanwhile")) != "", "what was refused for that reason is not remembered"
+    assert compiled(Grammar("regex", "meanwhile")).text != "", "what was refused for that reason is not remembered"
 
 
 def test_a_grammar_that_is_sent_again_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:

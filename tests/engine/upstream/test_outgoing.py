@@ -8,9 +8,11 @@ from tests.engine.upstream.opening import vendor
 from tests.fakes import generation_request
 
 from afterword.config.vendor import PRESETS, UpstreamKind
+from afterword.engine.grammars.grammar_compiler import compiled
 from afterword.engine.request import Beams, GenerationRequest, Guidance
 from afterword.engine.upstream.learned_tokenizer import LearnedTokenizer
 from afterword.engine.upstream.outgoing import OutgoingRequest, Target, outgoing_requests
+from afterword.fields.grammars import Grammar
 from afterword.fields.repeats import Repeats
 from afterword.fields.sampling import Sampling
 from afterword.fields.shaping import Shaping
@@ -220,3 +222,26 @@ def test_nothing_is_asked_for_as_one_token_where_nothing_cannot(zero_tokens: boo
 def test_the_empty_prompt_is_sent_as_an_empty_text() -> None:
     empty = replace(request(), prompt=(LearnedTokenizer.SEPARATOR,))
     assert only(outgoing_requests(empty, text_target()))["prompt"] == ""
+
+
+SCHEMA = '{"type": "integer"}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "grammar", "sent"),
+    [
+        ("vllm", Grammar("json_schema", SCHEMA), {"structured_outputs": {"json": {"type": "integer"}}}),
+        ("vllm", Grammar("regex", "a+"), {"structured_outputs": {"regex": "a+"}}),
+        ("vllm", Grammar("choice", '["a", "b"]'), {"structured_outputs": {"choice": ["a", "b"]}}),
+        ("vllm", Grammar("gbnf", 'root ::= "a"'), {"structured_outputs": {"grammar": 'root ::= "a"'}}),
+        ("llama-server", Grammar("json_schema", SCHEMA), {"json_schema": {"type": "integer"}}),
+        ("llama-server", Grammar("gbnf", 'root ::= "a"'), {"grammar": 'root ::= "a"'}),
+        ("afterword", Grammar("regex", "a+"), {"grammar": compiled(Grammar("regex", "a+")).text}),
+    ],
+)
+def test_a_form_is_passed_on_in_the_field_that_the_server_has(
+    kind: UpstreamKind, grammar: Grammar, sent: dict[str, Any]
+) -> None:
+    body = only(outgoing_requests(request(grammar=compiled(grammar)), target(kind)))
+    assert sent.items() <= body.items()
+    assert not {"structured_outputs", "json_schema", "grammar"} & (body.keys() - sent.keys())

@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes import generation_request
 
+from afterword.engine.grammars.grammar_compiler import compiled
 from afterword.engine.sampling.bias import TokenBias
 from afterword.engine.vllm.plan import Limits, Plan, missing_features, plan_of, sampling_arguments, seed_of
 from afterword.errors import InvalidRequest
 from afterword.fields.field import RequestField
+from afterword.fields.grammars import Grammar
 from afterword.fields.sampling import SAMPLING_FIELDS, Sampling
 from afterword.fields.table import ONLY_HERE
 
@@ -71,10 +73,16 @@ def test_sampling_is_said_by_vllm_s_own_names() -> None:
 
 def test_what_vllm_has_no_name_for_is_lacking() -> None:
     elsewhere = RequestField(name="typical", default=1.0, doc="", place="Sampling", vendors=("llama-server",))
-    assert missing_features([elsewhere]).keys() == {"typical", *ONLY_HERE}
+    assert missing_features([elsewhere]).keys() == {"typical", *ONLY_HERE, "grammars_guidance"}
     lacking = missing_features(SAMPLING_FIELDS).keys()
     assert {"dry_multiplier", "mirostat", "tfs"} <= lacking
     assert not lacking & {"top_k", "min_p", "penalties", "repetition_penalty", "logit_bias"}
+
+
+def test_a_form_is_for_vllm_to_hold_the_text_to() -> None:
+    grammar = Grammar("regex", "a+")
+    assert plan(grammar=compiled(grammar)).form == grammar
+    assert plan().form is None
 
 
 def test_top_k_of_the_whole_vocabulary_is_none() -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -29,16 +30,25 @@ class GrammarFailed(InvalidRequest):
     """A grammar cannot be followed: it is wrong, nobody can satisfy it, or it takes too much."""
 
 
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A grammar that can be followed."""
+
+    written: Grammar
+    text: str
+    """As llguidance reads it."""
+
+
 @lru_cache(REMEMBERED)
-def compiled(grammar: Grammar) -> str:
-    """The grammar as llguidance reads it. Raises `GrammarFailed` with line and column, where it has them.
+def compiled(grammar: Grammar) -> Compiled:
+    """Raises `GrammarFailed` with line and column, where it has them.
 
     Waits for the process that reads it, up to seconds, and for its other readers. Any thread.
     """
     text, problem = _READER.answer(grammar)
     if problem != "":
         raise GrammarFailed(problem)
-    return text
+    return Compiled(grammar, text)
 
 
 class _Reader:

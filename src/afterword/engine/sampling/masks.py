@@ -15,7 +15,7 @@ import numpy as np
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 from numpy.typing import NDArray
 
-from afterword.engine.grammars.grammar_compiler import GrammarFailed
+from afterword.engine.grammars.grammar_compiler import Compiled, GrammarFailed
 from afterword.engine.grammars.read_grammar import LIMITS
 from afterword.engine.request import GenerationRequest
 from afterword.tokens import Tokenizer
@@ -91,9 +91,9 @@ class Masks:
         self._vocabulary: LLTokenizer | None = None
         self._kept: OrderedDict[str, tuple[LLMatcher, Future[_Next]]] = OrderedDict()
 
-    def open(self, grammar: str, n: int) -> "Future[list[Mask]]":
+    def open(self, grammar: Compiled, n: int) -> "Future[list[Mask]]":
         """The beginning of a compiled grammar, for each of n candidates. Waits for nothing."""
-        return self._opening.submit(self._open, grammar, n)
+        return self._opening.submit(self._open, grammar.text, n)
 
     def close(self) -> None:
         """End the threads. What is still asked for raises `CancelledError`."""

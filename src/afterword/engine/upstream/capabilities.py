@@ -2,6 +2,7 @@
 
 from afterword.config.vendor import VendorConfig
 from afterword.engine.base import Capabilities
+from afterword.fields.grammars import kinds_lacking
 from afterword.fields.table import FIELDS
 
 _NO_TOKENIZER = (
@@ -32,4 +33,6 @@ def _lacks(vendor: VendorConfig, *, exact: bool) -> dict[str, str]:
             lacks[field.feature] = _NO_TOKENIZER
         elif not vendor.supports.supports_field(field):
             lacks[field.feature] = f"the server of the vendor '{vendor.name}' has nothing like it."
+    for feature, what in kinds_lacking(vendor.kind).items():
+        lacks[feature] = f"the server of the vendor '{vendor.name}' takes no {what}."
     return lacks

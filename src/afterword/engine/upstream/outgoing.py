@@ -4,14 +4,17 @@ A field that another server has a default of its own for is always sent, so that
 What an upstream does not support was refused before (`capabilities.py`).
 """
 
+import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from afterword.config.vendor import UpstreamKind, VendorConfig
+from afterword.engine.grammars.grammar_compiler import Compiled
 from afterword.engine.request import GenerationRequest
 from afterword.engine.upstream.learned_tokenizer import text_of
 from afterword.engine.upstream.seeds import derived_seed, seed_of_32_bits
 from afterword.fields.field import RequestField
+from afterword.fields.grammars import structured_outputs
 from afterword.fields.order import STEPS
 from afterword.fields.repeats import REPEAT_FIELDS
 from afterword.fields.sampling import SAMPLING_FIELDS, modifies_something, values_of_sampling
@@ -107,7 +110,7 @@ def _outgoing(
         seed = derived_seed(request.seed, request.prompt_index, candidates[0])
         body["seed"] = seed_of_32_bits(seed) if target.vendor.kind == "llama-server" else seed
     if request.grammar is not None:
-        body["grammar"] = request.grammar
+        body |= _form(request.grammar, target.vendor.kind)
     if len(candidates) > 1:
         body["n"] = len(candidates)
     if request.beams is not None:
@@ -122,6 +125,15 @@ def _outgoing(
     if scores is not None:
         body["echo"] = True
     return OutgoingRequest(candidates, body, 0 if scores is None else len(request.prompt))
+
+
+def _form(grammar: Compiled, server: UpstreamKind) -> dict[str, Any]:
+    """A grammar in the field that the kind of server has for it."""
+    if server == "vllm":
+        return {"structured_outputs": structured_outputs(grammar.written)}
+    if server == "llama-server" and grammar.written.kind == "json_schema":
+        return {"json_schema": json.loads(grammar.written.text)}
+    return {"grammar": grammar.text if server == "afterword" else grammar.written.text}
 
 
 def _logprobs(request: GenerationRequest, target: Target, scores: int | None) -> int | None:

@@ -14,7 +14,7 @@ from afterword.engine.sampling.repetition import finite_penalty
 from afterword.errors import InvalidRequest
 from afterword.fields.decoding import DECODING_FIELDS
 from afterword.fields.field import RequestField
-from afterword.fields.grammars import CONSTRAINT_FIELDS
+from afterword.fields.grammars import CONSTRAINT_FIELDS, Grammar, kinds_lacking
 from afterword.fields.sampling import SAMPLING_FIELDS, Sampling, values_of_sampling
 from afterword.fields.table import ONLY_HERE
 
@@ -52,6 +52,8 @@ class Plan:
     """Not negative: vLLM takes -1 for no seed."""
     logprobs: int | None
     prompt_logprobs: int | None
+    form: Grammar | None = None
+    """What the text must be, for vLLM to hold it to."""
 
 
 def plan_of(request: GenerationRequest, index: int, limits: Limits) -> Plan:
@@ -73,6 +75,7 @@ def plan_of(request: GenerationRequest, index: int, limits: Limits) -> Plan:
         seed=seed_of(request.seed, request.prompt_index, index),
         logprobs=request.logprobs,
         prompt_logprobs=request.prompt_logprobs if index == 0 else None,
+        form=None if request.grammar is None else request.grammar.written,
     )
 
 
@@ -99,7 +102,8 @@ _ASKED_FOR = (*SAMPLING_FIELDS, *CONSTRAINT_FIELDS, *DECODING_FIELDS)
 def missing_features(fields: Iterable[RequestField] = _ASKED_FOR) -> dict[str, str]:
     """Features of sampling, and of no engine but ours, that vLLM does not have, as in `Capabilities.lacks`."""
     missing = [*(field.feature for field in fields if field.feature and not _knows(field)), *ONLY_HERE]
-    return dict.fromkeys(missing, "vLLM has nothing like it.")
+    lacking = {feature: f"vLLM takes no {what}." for feature, what in kinds_lacking(VLLM).items()}
+    return dict.fromkeys(missing, "vLLM has nothing like it.") | lacking
 
 
 def _knows(field: RequestField) -> bool:

@@ -19,7 +19,7 @@ from vllm.exceptions import VLLMClientError
 from vllm.inputs import tokens_input
 from vllm.logprobs import FlatLogprobs
 from vllm.outputs import CompletionOutput, RequestOutput
-from vllm.sampling_params import RequestOutputKind
+from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 from vllm.v1.engine.async_llm import AsyncLLM
 
 import vllm
@@ -29,6 +29,7 @@ from afterword.engine.vllm.huggingface import token_ids, tokenizer_facts
 from afterword.engine.vllm.plan import Plan, sampling_arguments
 from afterword.engine.vllm.scores import prompt_scores, sampled
 from afterword.errors import ConfigurationError, EngineFailed, InvalidRequest
+from afterword.fields.grammars import structured_outputs
 from vllm import SamplingParams
 
 START_SECONDS = 3600
@@ -158,10 +159,15 @@ def _params(plan: Plan) -> SamplingParams:
         seed=plan.seed,
         logprobs=plan.logprobs,
         prompt_logprobs=plan.prompt_logprobs,
+        structured_outputs=_form(plan),
         flat_logprobs=True,
         detokenize=False,
         output_kind=RequestOutputKind.DELTA,
     )
+
+
+def _form(plan: Plan) -> StructuredOutputsParams | None:
+    return None if plan.form is None else StructuredOutputsParams(**structured_outputs(plan.form))
 
 
 def _step(output: RequestOutput, plan: Plan) -> CoreOutput:

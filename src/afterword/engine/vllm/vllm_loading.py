@@ -157,7 +157,12 @@ def engine_options(settings: VllmSettings) -> dict[str, object]:
         "logprobs_mode": "raw_logprobs",
         "disable_log_stats": True,
     }
-    defaults = {"max_logprobs": MAX_LOGPROBS, "max_num_seqs": settings.parallel}
+    defaults = {
+        "max_logprobs": MAX_LOGPROBS,
+        "max_num_seqs": settings.parallel,
+        # The library that this server's own engine asks: a form means the same on both.
+        "structured_outputs_config": {"backend": "guidance", "disable_any_whitespace": True},
+    }
     return {**defaults, **context, **settings.options, **always}
 
 
