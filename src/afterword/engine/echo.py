@@ -111,7 +111,7 @@ class EchoEngine(Engine):
         if request.max_tokens == 0:
             job.mailbox.post([candidate.finish_empty() for candidate in candidates])
             return
-        masks = await asyncio.wrap_future(masks_of(request, self._masks))
+        masks = await self._opened(request)
         samplers = [
             _CandidateSampler(candidate, request, self._model, self._workspace, mask, self._log_softmax)
             for candidate, mask in zip_longest(candidates, masks)
@@ -130,10 +130,15 @@ class EchoEngine(Engine):
             # After the pause, in which the reader may have ended some of them.
             samplers = [each for each in samplers if not each.candidate.finished]
 
+    async def _opened(self, request: GenerationRequest) -> list[Mask]:
+        masks = masks_of(request, self._masks)
+        # Without a grammar nothing is waited for, not even a turn of the loop.
+        return masks.result() if masks.done() else await asyncio.wrap_future(masks)
+
     async def _search(self, job: "_Job", candidate: Candidate) -> None:
         """By beam search; what was found comes at the end."""
         request = job.request
-        masks = await asyncio.wrap_future(masks_of(request, self._masks))
+        masks = await self._opened(request)
         mask = masks[0] if masks else None
         first = _CandidateSampler(candidate, request, self._model, self._workspace, mask, self._log_softmax)
         search = BeamSearch(request, self._log_softmax, Beam(candidate, first.sampler))
