@@ -32,6 +32,7 @@ LAYERS = (
     {"cluster"},
     {"cli"},
     {"launch"},
+    {"lm_eval_model"},
 )
 """A part may import itself and whatever is in a set above it."""
 
@@ -44,6 +45,8 @@ HOMES = {
     "tokenizers": ("engine/vllm/hf_vocabulary.py",),
     "gguf": ("export/gguf_file.py",),
     "safetensors": ("export/weights.py",),
+    "lm_eval": ("lm_eval_model.py",),
+    "requests": ("lm_eval_model.py",),
     "httpx": ("engine/upstream/", "cli/", "pulling/download.py"),
     "huggingface_hub": ("pulling/hub.py",),
     "httpx2": ("pulling/hub.py",),

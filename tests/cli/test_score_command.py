@@ -9,7 +9,7 @@ import pytest
 from tests.cli import terminal
 from tests.cli.conftest import KEY, Afterword
 
-from afterword.cli.score_command import summary
+from afterword.cli.score_lines import summary
 
 
 def rows(stdout: str) -> list[dict[str, Any]]:

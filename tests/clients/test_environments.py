@@ -10,6 +10,7 @@ PINS = {
     "openai-python `AzureOpenAI`": "openai",
     "scale-gp-beta": "scale-gp-beta",
     "lm-eval `local-completions`": "lm-eval",
+    "lm-eval with our `afterword.lm_eval_model`": "lm-eval",
     "lm-eval `gguf`": "lm-eval",
     "HELM `OpenAILegacyCompletionsClient`": "crfm-helm",
     "Inspect AI": "inspect-ai",

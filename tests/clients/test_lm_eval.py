@@ -10,7 +10,7 @@ from typing import Any
 import llama_cpp
 import numpy as np
 import pytest
-from tests.clients.conftest import CONTEXT, OpenClient
+from tests.clients.conftest import CONTEXT, SOURCES, OpenClient
 from tests.clients.reference import Reference
 from tests.clients.running import Client
 
@@ -42,7 +42,7 @@ def client(open_client: OpenClient) -> Client:
 @pytest.fixture(scope="module")
 def seen(client: Client, server: str) -> Any:
     """Figures and answers by mode and task."""
-    return client.run("lm_eval_modes", server)
+    return client.run("lm_eval_modes", server, str(SOURCES))
 
 
 def lines(name: str) -> list[dict[str, Any]]:
@@ -125,6 +125,21 @@ def test_completions_end_at_the_first_of_many_stops(seen: Any, reference: Refere
     got = [text for [text] in seen[mode]["own_questions"]["answers"]]
     assert got == ([text.strip() for text in expected] if mode == "gguf" else expected)
     assert all(expected)
+
+
+def test_our_own_model_for_it_gives_the_same_figures(seen: Any) -> None:
+    scores = seen["scores"]
+    for task in (*seen[FIRST], "own_long"):
+        others = seen["long documents" if task == "own_long" else FIRST][task]
+        assert scores[task]["metrics"] == pytest.approx(others["metrics"], abs=TOLERANCE)
+        # Sums of the same numbers, to the last bit but for their order.
+        assert json.dumps(_rounded(scores[task]["answers"])) == json.dumps(_rounded(others["answers"]))
+
+
+def _rounded(answers: Any) -> Any:
+    if isinstance(answers, list):
+        return [_rounded(answer) for answer in answers]
+    return round(answers, 9) if isinstance(answers, float) else answers
 
 
 def test_another_binding_of_llama_cpp_gives_the_same_scores(reference: Reference) -> None:

@@ -6,7 +6,6 @@ The same stages as for a completion, whose prompts are read and of which nothing
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -21,21 +20,17 @@ from afterword.api.intake import parse_object
 from afterword.api.lanes import SMALL
 from afterword.api.openapi import SCORE_DOCS
 from afterword.api.party import claim_of
-from afterword.api.render import new_head, usage_object
-from afterword.api.render_logprobs import LogprobFormat
+from afterword.api.render_scores import score_object
 from afterword.api.serving import Serving, serving
 from afterword.api.timeout import deadline_for
 from afterword.api.wire import dumps
 from afterword.completions.assemble import Assembler
-from afterword.completions.counting import Usage
 from afterword.completions.deadline import run_until
-from afterword.completions.scoring.score_answer import Score, label_probabilities, scores_of
 from afterword.completions.scoring.score_body import ScoreRequest, parse_score
 from afterword.completions.scoring.score_plan import ScorePlan, plan_score
 from afterword.config.tree import ServerConfig
 from afterword.engine.events import PromptDone, PromptScores
 from afterword.registry import ServedModel
-from afterword.tokens import Tokenizer
 
 router = APIRouter(tags=["scores"])
 
@@ -91,7 +86,8 @@ def _understand(raw: bytearray, server: ServerConfig) -> ScoreRequest:
 async def _answer(task: ScoreTask) -> Response:
     found = await _run(task)
     n_listed = sum(len(scores.logprobs) for scores in found)
-    content = await rendered(n_listed, partial(_body, task.plan, task.served, found, task.assembler.usage()))
+    usage = task.assembler.usage()
+    content = await rendered(n_listed, lambda: dumps(score_object(task.plan, task.served, found, usage)))
     return Response(content, headers={"content-type": "application/json"})
 
 
@@ -110,37 +106,3 @@ async def _run(task: ScoreTask) -> list[PromptScores]:
                     assert event.scores is not None, "every prompt is scored"
                     found[prompt_index] = event.scores
     return [found[number] for number in range(len(completion.generations))]
-
-
-def _body(plan: ScorePlan, served: ServedModel, found: list[PromptScores], usage: Usage) -> bytes:
-    head = new_head(served.name, served.engine.fingerprint, "score-")
-    answer: dict[str, Any] = {
-        "id": head.id,
-        "object": "scoring",
-        "created": head.created,
-        "model": head.model,
-        "system_fingerprint": head.system_fingerprint,
-    }
-    if plan.labels is None:
-        tokenizer = served.engine.tokenizer
-        spelling = LogprobFormat(tokenizer)
-        scores = scores_of(plan, found)
-        answer["data"] = [_shown(number, one, tokenizer, spelling) for number, one in enumerate(scores)]
-    else:
-        answer["scores"] = label_probabilities(plan, found)
-    return dumps(answer | {"usage": usage_object(usage)})
-
-
-def _shown(index: int, score: Score, tokenizer: Tokenizer, spelling: LogprobFormat) -> dict[str, Any]:
-    n_bytes = sum(len(tokenizer.piece(token)) for token in score.token_ids)
-    return {
-        "object": "score",
-        "index": index,
-        "tokens": [spelling.spell(token) for token in score.token_ids],
-        "token_ids": score.token_ids,
-        "token_logprobs": score.logprobs,
-        "sum_logprob": score.total,
-        "mean_logprob": score.total / len(score.token_ids),
-        "logprob_per_byte": score.total / n_bytes if n_bytes > 0 else None,
-        "is_greedy": score.is_greedy,
-    }

@@ -25,6 +25,10 @@ class Backend(Protocol):
         """Complete and return the whole body of the API's answer."""
         ...
 
+    async def score(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Score and return the whole body of the answer of `/v1/score`."""
+        ...
+
     async def aclose(self) -> None:
         """Close the model or the connection."""
         ...

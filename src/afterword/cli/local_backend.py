@@ -7,13 +7,17 @@ import orjson
 from typing_extensions import override
 
 from afterword.api.render import BodyRenderer, new_head
+from afterword.api.render_scores import score_object
 from afterword.cli.backend import Backend, Ending
 from afterword.completions.assemble import Assembler, Delta, join
 from afterword.completions.completion import Completion
 from afterword.completions.parse import parse_body
 from afterword.completions.resolve import resolve
 from afterword.completions.run import run
+from afterword.completions.scoring.score_body import parse_score
+from afterword.completions.scoring.score_plan import plan_score
 from afterword.config.tree import ServerConfig
+from afterword.engine.events import PromptDone, PromptScores
 from afterword.registry import Registry, ServedModel
 
 
@@ -49,6 +53,22 @@ class LocalBackend(Backend):
         renderer = BodyRenderer(head, completion, served.engine.tokenizer)
         body: dict[str, Any] = orjson.loads(renderer.body(join(deltas), assembler.usage()))
         return body
+
+    @override
+    async def score(self, request: dict[str, Any]) -> dict[str, Any]:
+        wanted = parse_score(request, strict=self._server.strict)
+        served = self._registry.get(wanted.model)
+        plan = plan_score(wanted, served, self._server)
+        assembler = Assembler(plan.completion)
+        found: dict[int, PromptScores] = {}
+        async with run(plan.completion, served.engine) as events:
+            async for prompt_index, event in events:
+                assembler.count(prompt_index, event)
+                if isinstance(event, PromptDone) and event.scores is not None:
+                    found[prompt_index] = event.scores
+        body = score_object(plan, served, [scores for _, scores in sorted(found.items())], assembler.usage())
+        answer: dict[str, Any] = orjson.loads(orjson.dumps(body))
+        return answer
 
     @override
     async def aclose(self) -> None:

@@ -130,7 +130,7 @@ def _cluster() -> typer.Typer:
 COMMANDS: dict[str, tuple[str, Callable[[], typer.Typer]]] = {
     "serve": ("Serve the text Completions API over HTTP.", _serve),
     "complete": ("Complete a prompt, with a model loaded for it or, with --url, on a server.", _complete),
-    "score": ("Score each line of a file: one JSON object a line, in the same order.", _score),
+    "score": ("Score each line of a file: a text, a pair, or a question with its choices.", _score),
     "keys": ("API keys: who may use the server, for what and how much.", _keys),
     "accounts": ("Accounts: who is charged for what a key uses.", _accounts),
     "pull": ("Fetch a model from a hub or an address, and put it into the folder of models.", _pull),

@@ -19,6 +19,9 @@ NO_COMPLETION = "The server answered with something that is no completion: is th
 PRINTED = frozenset({"index", "text", "finish_reason"})
 """What is shown of each choice."""
 
+SCORED = frozenset({"token_ids", "sum_logprob", "mean_logprob", "logprob_per_byte", "is_greedy"})
+"""The same of each score."""
+
 
 class RemoteError(AfterwordError):
     """The server refused, broke off, or cannot be reached; the message is the server's own where it gave one."""
@@ -29,7 +32,8 @@ class RemoteBackend(Backend):
 
     def __init__(self, url: str, model: str | None, api_key: str | None) -> None:
         base = url.rstrip("/")
-        self._url = (base if base.endswith("/v1") else base + "/v1") + "/completions"
+        base = base if base.endswith("/v1") else base + "/v1"
+        self._url, self._score_url = base + "/completions", base + "/score"
         self._model: dict[str, Any] = {} if model is None else {"model": model}
         # As bytes: httpx takes text for ASCII, which a key need not be.
         headers = {} if api_key is None else {b"Authorization": f"Bearer {api_key}".encode()}
@@ -54,17 +58,34 @@ class RemoteBackend(Backend):
 
     @override
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        try:
-            response = await self._client.post(self._url, json={**self._model, **request})
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise _unreachable(self._url, error) from error
-        if response.status_code != httpx.codes.OK:
-            raise _refused(response.status_code, response.content)
-        reply = _understood(response.content)
-        body: dict[str, Any] = json.loads(response.content)
+        content = await self._posted(self._url, request)
+        reply = _understood(content)
+        body: dict[str, Any] = json.loads(content)
         if not reply.choices or not all(choice.keys() >= PRINTED for choice in body["choices"]):
             raise RemoteError(NO_COMPLETION)
         return body
+
+    @override
+    async def score(self, request: dict[str, Any]) -> dict[str, Any]:
+        content = await self._posted(self._score_url, request)
+        try:
+            body = json.loads(content)
+            if not all(one.keys() >= SCORED for one in body["data"]):
+                raise KeyError
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise RemoteError("The server answered with something that is no score.") from None
+        answer: dict[str, Any] = body
+        return answer
+
+    async def _posted(self, url: str, request: dict[str, Any]) -> bytes:
+        """The content of a good answer."""
+        try:
+            response = await self._client.post(url, json={**self._model, **request})
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise _unreachable(url, error) from error
+        if response.status_code != httpx.codes.OK:
+            raise _refused(response.status_code, response.content)
+        return response.content
 
     @override
     async def aclose(self) -> None:

@@ -1,11 +1,18 @@
-"""Every way lm-eval can send the tasks in the working folder to the server at argv[1]; prints the figures of each."""
+"""Every way lm-eval can send the tasks in the working folder to the server at argv[1]; prints the figures of each.
 
+Our own model for it is in the sources at argv[2].
+"""
+
+import importlib
 import json
 import sys
 from typing import Any
 
 from lm_eval import simple_evaluate
 from lm_eval.tasks import TaskManager
+
+sys.path.append(sys.argv[2])
+importlib.import_module("afterword.lm_eval_model")
 
 ROOT = sys.argv[1]
 OPENAI = ("local-completions", f"model=default,base_url={ROOT}/v1/completions")
@@ -19,6 +26,7 @@ MODES = {
     "concurrent": (OPENAI[0], f"{OPENAI[1]},num_concurrent=4", 1, EVERYTHING),
     "concurrent, four at a time": (OPENAI[0], f"{OPENAI[1]},num_concurrent=4", 4, EVERYTHING),
     "long documents": (*OPENAI, 1, ["own_long"]),
+    "scores": ("afterword", OPENAI[1], 1, [*CHOICES, *TEXTS, *QUESTIONS, "own_long"]),
     "gguf": ("gguf", f"base_url={ROOT}", 1, [*CHOICES, *QUESTIONS]),
 }
 

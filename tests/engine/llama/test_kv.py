@@ -8,7 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.engine.llama.fake_context import SEVERAL, SINGLE, n_as_prompt
 from tests.engine.llama.harness import words
 
-from afterword.engine.llama.kv import Demand, KVSlots, Placement, Reuse, ScoreRow, Slot, common_prefix
+from afterword.engine.llama.demand import Demand, ScoreRow
+from afterword.engine.llama.kv import KVSlots, Placement, Reuse, Slot, common_prefix
 
 
 def demand(prompt: tuple[int, ...], *, reproducible: bool = True, score_top: int | None = None) -> Demand:

@@ -1,19 +1,32 @@
 """Scores of a prompt's end, as many continuations of one context need them: what is computed, and the same numbers."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.engine.llama.fake_context import N_VOCAB
 from tests.engine.llama.harness import Harness, Reading, ask, words
 
 from afterword.engine.events import PromptScores
+from afterword.engine.line import Claim
 
 CONTEXT = words(200)
+
+
+def claim(party: str) -> Claim:
+    return Claim(party, party, 0)
+
+
 ENDINGS = [words(n, book) for book, n in enumerate((3, 9, 1, 5), start=1)]
 
 
-def score(harness: Harness, ending: tuple[int, ...], **changes: object) -> Reading:
-    request = {"max_tokens": 0, "prompt_logprobs": 1, "score_from": len(CONTEXT) - 1, "reproducible": True}
-    return harness.add(ask(CONTEXT + ending, **(request | changes)))[1]
+def score(harness: Harness, ending: tuple[int, ...], **changes: Any) -> Reading:
+    return score_after(harness, CONTEXT, ending, **changes)
+
+
+def score_after(harness: Harness, context: tuple[int, ...], ending: tuple[int, ...], **changes: Any) -> Reading:
+    request = {"max_tokens": 0, "prompt_logprobs": 1, "score_from": len(context) - 1, "reproducible": True}
+    return harness.add(ask(context + ending, **(request | changes)))[1]
 
 
 def scores_of(reading: Reading) -> PromptScores:
@@ -31,6 +44,37 @@ def test_a_context_is_computed_once_for_all_its_endings(can_cut: bool) -> None:
     # Each begins with the context's last token, whose row says how likely its own first is; none computes its last.
     first, *others = (len(CONTEXT) + len(ending) - 1 for ending in ENDINGS)
     assert harness.scheduler.counters.prefill_tokens == first + sum(n - len(CONTEXT) + 1 for n in others)
+
+
+@pytest.mark.parametrize("can_cut", [True, False])
+@pytest.mark.parametrize("n_context", [20, 100])
+@pytest.mark.parametrize("n_contexts", [2, 7])
+def test_contexts_are_computed_once_however_many_there_are(n_contexts: int, n_context: int, can_cut: bool) -> None:
+    harness = Harness(3, can_cut=can_cut)
+    contexts = [words(n_context, book) for book in range(n_contexts)]
+    expected = 0
+    for context in contexts:
+        for number, ending in enumerate(((1, 2, 3), (4, 5, 6), (7, 8, 9), tuple(range(10, 12)))):
+            score_after(harness, context, ending)
+            expected += len(ending) - 1 + (n_context if number == 0 else 1)
+    harness.finish()
+    if can_cut:
+        assert harness.scheduler.counters.prefill_tokens == expected
+    # Endings of several contexts are computed together.
+    assert harness.scheduler.counters.steps <= 6 * n_contexts
+
+
+def test_a_request_does_not_keep_slots_from_others() -> None:
+    harness = Harness(2)
+    mine = [score_after(harness, words(100, book), (1, 2, 3), claim=claim("me")) for book in range(4) for _ in range(3)]
+    other = score_after(harness, words(100, 7), (1, 2, 3), claim=claim("you"))
+    n_steps = 0
+    while other.prompt is None:
+        harness.step()
+        n_steps += 1
+    assert n_steps <= 4
+    harness.finish()
+    assert all(reading.prompt is not None for reading in mine)
 
 
 def test_scores_are_the_same_alone_and_in_a_crowd_and_those_of_a_prompt_that_is_scored_whole() -> None:

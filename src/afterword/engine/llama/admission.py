@@ -5,17 +5,22 @@ again; others are admitted meanwhile, which delays it by nothing. So `n`, `best_
 together compute a shared prompt once. Engine thread only; no model.
 """
 
+from collections import Counter
 from itertools import islice
 
 from afterword.engine.line import Line
 from afterword.engine.llama.checkpoints import WORTH_A_CALL, places
+from afterword.engine.llama.demand import Kin
 from afterword.engine.llama.kv import WORTH_COPYING, KVSlots, common_prefix
 from afterword.engine.llama.room import Swap, best_swap
 from afterword.engine.llama.runner import Runner
-from afterword.engine.llama.sequence import Group, Parked, Sequence
+from afterword.engine.llama.sequence import Group, Parked, Sequence, kin_of
 
 SCAN = 64
 """Prompts that a step considers: comparing them takes time while the model idles."""
+
+SCAN_KIN = 256
+"""The same of those whose kin they wait for, which is seen without comparing."""
 
 SLOTS_TO_PARKED = 8
 """Tokens that slots have room for, to one that may be parked outside of them."""
@@ -33,6 +38,8 @@ class Admission:
         self._line: Line[Group] = Line()
         self.n_waiting = 0
         """Sequences without a slot."""
+        self._kin: Counter[Kin] = Counter()
+        """Those of them that have kin, by `Group.kin`."""
         self._n_parked = 0
         """Tokens of those that made room for others."""
         self._n_states = 0
@@ -41,14 +48,15 @@ class Admission:
     def join(self, group: Group) -> None:
         """All candidates of a group wait."""
         group.waiting.extend(group.sequences)
-        self.n_waiting += len(group.sequences)
+        group.kin = kin_of(group.request)
+        self._count(group, len(group.sequences))
         self._line.join(group.claim, group)
 
     def leave(self, group: Group) -> None:
         """None of a group waits any more."""
         for sequence in group.waiting:
             self._unpark(sequence)
-        self.n_waiting -= len(group.waiting)
+        self._count(group, -len(group.waiting))
         group.waiting.clear()
         self._line.leave(group.claim, group)
 
@@ -57,7 +65,7 @@ class Admission:
         group = sequence.group
         self._unpark(sequence)
         group.waiting.remove(sequence)
-        self.n_waiting -= 1
+        self._count(group, -1)
         if not group.waiting:
             self._line.leave(group.claim, group)
 
@@ -72,7 +80,8 @@ class Admission:
         """Give free slots to those whose turn it is; returns them, in order, for the caller to put into `running`."""
         admitted: list[Sequence] = []
         passed_over: set[Group] = set()
-        while self._kv.n_free > 0 and len(passed_over) < SCAN:
+        n_compared = 0
+        while self._kv.n_free > 0 and n_compared < SCAN and len(passed_over) < SCAN_KIN:
             group = self._line.next(passed_over)
             if group is None:
                 break
@@ -80,6 +89,7 @@ class Admission:
             entering = group.waiting[0].together
             if self._waits(entering[0], holders):
                 passed_over.add(group)
+                n_compared += group.kin is None
             elif len(entering) <= self._kv.n_free and self._make_room(entering, holders):
                 admitted += [self._enter(group) for _ in entering]
             else:
@@ -139,7 +149,7 @@ class Admission:
     def _enter(self, group: Group) -> Sequence:
         """Give a slot to the group's next sequence."""
         sequence = group.waiting.popleft()
-        self.n_waiting -= 1
+        self._count(group, -1)
         self._line.take(group.claim)
         if not group.waiting:
             self._line.leave(group.claim, group)
@@ -159,7 +169,7 @@ class Admission:
         self._n_states += 1
         self.give_back(sequence)
         sequence.group.waiting.appendleft(sequence)
-        self.n_waiting += 1
+        self._count(sequence.group, 1)
         self._line.rejoin(sequence.group.claim, sequence.group)
 
     def _unpark(self, sequence: Sequence) -> None:
@@ -180,6 +190,8 @@ class Admission:
         """Whether the sequence waits for a prefix that another one is computing."""
         if sequence.parked is not None:
             return False
+        if sequence.group.kin is not None:
+            return self._waits_for_kin(sequence.group.kin, sequence, running)
         other = sequence.waits_for
         if other is not None:
             if other.slot is not None and other.prefilling and other.n_computed < sequence.waits_until:
@@ -193,6 +205,37 @@ class Admission:
             # The common case of n and best_of, without comparing prompts.
             return leader.scored or sequence.n_prompt >= WORTH_COPYING
         return self._find_prefix(sequence, running)
+
+    def _waits_for_kin(self, kin: Kin, sequence: Sequence, running: list[Sequence]) -> bool:
+        """Whether a prompt waits for its context, or for a slot with it rather than one that others' contexts are in.
+
+        So many contexts are read at once, each in a slot, in which its endings follow each other without a copy.
+        """
+        if not running or any(slot.free_of(kin) for slot in self._kv):
+            return False
+        n_context = sequence.demand.score_from
+        together = [other for other in running if other.group.kin == kin]
+        for other in together:
+            if other.n_computed < n_context and not self._kv.can_cut:
+                other.places.add(n_context)
+        if any(other.n_computed < n_context or n_context < WORTH_COPYING for other in together):
+            return True
+        wanted = self._wanted_by(kin)
+        return all(slot.running or slot.id in wanted for slot in self._kv)
+
+    def _wanted_by(self, kin: Kin | None) -> set[int]:
+        """Ids of the slots with a context for which prompts of the same request wait."""
+        if kin is None:
+            return set()
+        return {s.id for s in self._kv if s.kin is not None and s.kin[0] == kin[0] and s.kin in self._kin}
+
+    def _count(self, group: Group, n: int) -> None:
+        """So many sequences more of a group wait."""
+        self.n_waiting += n
+        if group.kin is not None:
+            self._kin[group.kin] += n
+            if self._kin[group.kin] == 0:
+                del self._kin[group.kin]
 
     def _find_prefix(self, sequence: Sequence, running: list[Sequence]) -> bool:
         """Have the sequence wait for the running one that will save it most; whether there is one."""
@@ -215,7 +258,8 @@ class Admission:
         group = sequence.group
         n_shared = 0 if self._kv.can_cut else self._kv.n_shared(sequence.demand)
         # One that rests will get a copy.
-        placement = self._kv.place(None if sequence.rests else self._kv.best_reuse(sequence.demand))
+        reuse = None if sequence.rests else self._kv.best_reuse(sequence.demand)
+        placement = self._kv.place(reuse, group.kin, self._wanted_by(group.kin))
         assert placement is not None, "a slot is free"
         if placement.copy_from is not None:
             self._runner.copy(placement.copy_from.id, placement.slot.id, placement.n_reused, placement.state)
@@ -223,6 +267,7 @@ class Admission:
             self._runner.truncate(placement.slot.id, placement.n_reused, placement.state)
         self._kv.open(placement)
         sequence.slot = placement.slot
+        placement.slot.kin = group.kin
         sequence.n_computed = sequence.n_reused = placement.n_reused
         if group.leader is None:
             group.leader = sequence

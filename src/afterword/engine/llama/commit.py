@@ -6,8 +6,9 @@ from numpy.typing import NDArray
 from afterword.engine.events import Event, PromptDone, PromptScores
 from afterword.engine.grammars.grammar_compiler import GrammarFailed
 from afterword.engine.llama.arithmetic import Arithmetic
+from afterword.engine.llama.demand import Demand, ScoreRow
 from afterword.engine.llama.draw import draw
-from afterword.engine.llama.kv import Demand, KVSlots, ScoreRow, Slot
+from afterword.engine.llama.kv import KVSlots, Slot
 from afterword.engine.llama.runner import Computed, Uncomputed
 from afterword.engine.llama.sequence import Group, Message, Sequence
 from afterword.engine.sampling.bias import EveryTokenBanned

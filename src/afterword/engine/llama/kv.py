@@ -17,27 +17,13 @@ from numpy.typing import NDArray
 
 from afterword.engine.llama.arithmetic import MICRO_BATCH
 from afterword.engine.llama.checkpoints import MOST_IN_A_SLOT, Checkpoint, State
+from afterword.engine.llama.demand import Demand, Kin, ScoreRow
 
 KEEP = 64
 """A slot with more tokens than this beyond the common prefix is copied, not cut: they may be reused again."""
 
 WORTH_COPYING = 32
 """Tokens. Shorter prefixes are computed again, which is faster than a copy."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreRow:
-    """Log-probabilities at one prompt position: of the prompt's own next token, and of the likeliest ones."""
-
-    follower: int
-    logprob: float
-    ids: NDArray[np.int32]
-    """(k,) likeliest tokens."""
-    logprobs: NDArray[np.float64]
-    """(k,) their log-probabilities."""
-    named_ids: tuple[int, ...] = ()
-    named: tuple[float, ...] = ()
-    """Log-probabilities of `named_ids`."""
 
 
 @dataclass(slots=True)
@@ -55,6 +41,12 @@ class Slot:
     """One for each token, None where no score was wanted."""
     checkpoints: list[Checkpoint] = field(default_factory=list)
     """Ascending; at most one for each number of tokens."""
+    kin: Kin | None = None
+    """`Group.kin` of who had it last."""
+
+    def free_of(self, kin: Kin) -> bool:
+        """Whether these had it last, and none of them has it now."""
+        return not self.running and self.kin == kin and self.n > 0
 
     def cut(self, n: int) -> None:
         """Forget all but the first n tokens."""
@@ -67,57 +59,6 @@ class Slot:
     def checkpoints_within(self, n: int) -> list[Checkpoint]:
         """Those of the first n tokens."""
         return [checkpoint for checkpoint in self.checkpoints if checkpoint.n <= n]
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """What a sequence looks for in the cache."""
-
-    prompt: NDArray[np.int32]
-    """(P,) ids of the tokens that are computed."""
-    reproducible: bool
-    score_top: int | None
-    """k of the prompt's score rows; None if the prompt is not scored."""
-    score_from: int = 0
-    """The first row that is wanted."""
-    named_ids: tuple[int, ...] = ()
-    """Tokens whose log-probabilities each row has."""
-    last: int | None = None
-    """The token after the prompt, where it is scored and nothing comes after it: then it need not be computed."""
-
-    @property
-    def n_rows(self) -> int:
-        """Score rows of the whole prompt: one for each token that another one follows."""
-        return len(self.prompt) - (self.last is None)
-
-    def follower(self, i: int) -> int:
-        """The token that row i is about."""
-        if i + 1 < len(self.prompt):
-            return int(self.prompt[i + 1])
-        assert self.last is not None
-        return self.last
-
-    def n_covered_by(self, other: "Demand", n: int, n_common: int) -> int:
-        """Of the first n tokens, as many as lack no row, once `other` is scored, which has `n_common` of them too."""
-        if self.score_top is None:
-            return n
-        covers = (
-            other.score_top is not None
-            and other.score_top >= self.score_top
-            and other.score_from <= self.score_from
-            and self.named_ids in ((), other.named_ids)
-        )
-        return min(n, max(self.score_from, n_common - 1) if covers else self.score_from)
-
-    def is_met_by(self, row: ScoreRow | None, i: int) -> bool:
-        """Whether a row can be reused as row i."""
-        return (
-            row is not None
-            and self.score_top is not None
-            and len(row.ids) >= self.score_top
-            and row.follower == self.follower(i)
-            and self.named_ids in ((), row.named_ids)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,14 +190,15 @@ class KVSlots:
         kept = [s for s in self._slots if not s.running and s.n > 0]
         return sorted(kept, key=lambda s: (s is spared, s.used_at))
 
-    def place(self, reuse: Reuse | None) -> Placement | None:
+    def place(self, reuse: Reuse | None, kin: Kin | None = None, spared: Set[int] = frozenset()) -> Placement | None:
         """Choose a slot for a prompt that can reuse `reuse`; None if every slot is running.
 
-        The caller copies if `copy_from` is set, then calls `open` with the placement.
+        One that its kin have had is cut however much that loses. Ids of `spared` are overwritten last. The caller
+        copies if `copy_from` is set, then calls `open` with the placement.
         """
-        if reuse is not None and self._in_place(reuse):
+        if reuse is not None and (self._in_place(reuse) or (kin is not None and reuse.slot.free_of(kin))):
             return Placement(reuse.slot, reuse.n, None, reuse.checkpoint)
-        target = self._victim(None if reuse is None else reuse.slot)
+        target = self._victim(None if reuse is None else reuse.slot, spared)
         if target is None:
             return None
         if reuse is None or (reuse.slot is not target and reuse.n < WORTH_COPYING):
@@ -268,12 +210,13 @@ class KVSlots:
         """Whether the slot is free, and cutting it to the prefix loses little."""
         return not reuse.slot.running and reuse.slot.n - reuse.n <= KEEP
 
-    def _victim(self, source: Slot | None) -> Slot | None:
-        """The slot to overwrite: the lowest empty one (arithmetic.py), else the least recently used, `source` last."""
+    def _victim(self, source: Slot | None, spared: Set[int] = frozenset()) -> Slot | None:
+        """The slot to overwrite: the lowest empty one (arithmetic.py), else the least recently used, those of `spared`
+        and `source` last."""
         idle = [s for s in self._slots if not s.running]
         if not idle:
             return None
-        return min(idle, key=lambda s: (s.n > 0, s is source, s.used_at, s.id))
+        return min(idle, key=lambda s: (s.n > 0, s.id in spared, s is source, s.used_at, s.id))
 
     def open(self, placement: Placement) -> None:
         """Record the placement: the slot holds the reused prefix and is running."""
@@ -362,7 +305,7 @@ class KVSlots:
 
     def exchange(self, a: Slot, b: Slot) -> None:
         """Two slots were exchanged, to close a gap (arithmetic.py)."""
-        for name in ("tokens", "n", "n_exact", "running", "used_at", "rows", "checkpoints"):
+        for name in ("tokens", "n", "n_exact", "running", "used_at", "rows", "checkpoints", "kin"):
             value = getattr(a, name)
             setattr(a, name, getattr(b, name))
             setattr(b, name, value)

@@ -13,13 +13,17 @@ from numpy.typing import NDArray
 from afterword.engine.candidate import Candidate
 from afterword.engine.events import Event
 from afterword.engine.line import Claim
-from afterword.engine.llama.kv import Books, Demand, Slot
+from afterword.engine.llama.demand import Demand, Kin
+from afterword.engine.llama.kv import Books, Slot
 from afterword.engine.mailbox import EventOrError
 from afterword.engine.request import GenerationRequest
 from afterword.engine.sampling.sampler import Sampler
 
 Message = tuple[Any, EventOrError]
 """The address of a group, and what is told of it."""
+
+SHORT_CONTEXT = 16
+"""Tokens: contexts that are shorter are computed again."""
 
 Saved = NDArray[np.uint8]
 """What a slot held, in llama.cpp's own format."""
@@ -42,6 +46,9 @@ class Group:
     """`PromptDone` has been sent: some sequence has processed the prompt."""
     leader: "Sequence | None" = None
     """The first sequence to be admitted: it is scored, and the others wait for its prefill."""
+    kin: Kin | None = None
+    """The same for all groups of a request whose prompts begin with one context, which is reason to have them in one
+    slot one after another; None: it has none."""
     waiting: deque["Sequence"] = field(default_factory=deque)
     """Those without a slot, in the order in which they get one."""
 
@@ -187,6 +194,13 @@ class Sequence:
             assert n == 1
             return np.array([self.last_token], dtype=np.int32)
         return np.append(self.sampled, np.int32(self.last_token))[:n]
+
+
+def kin_of(request: GenerationRequest) -> Kin | None:
+    """`Group.kin`: of prompts that are only scored, and that behind a context."""
+    if request.max_tokens > 0 or request.prompt_logprobs is None or request.score_from < SHORT_CONTEXT:
+        return None
+    return hash((request.claim.party, request.claim.request)), hash(request.prompt[: request.score_from])
 
 
 def demand_of(request: GenerationRequest, *, reproducible: bool, scored: bool) -> Demand:
