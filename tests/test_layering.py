@@ -38,7 +38,7 @@ LAYERS = (
 
 HOMES = {
     "llama_cpp": ("engine/llama/binding.py",),
-    "llguidance": ("engine/sampling/masks.py", "engine/grammars/read_grammar.py"),
+    "llguidance": ("engine/sampling/", "engine/grammars/read_grammar.py"),
     "vllm": ("engine/vllm/vllm_binding.py",),
     "torch": ("engine/vllm/vllm_binding.py",),
     "transformers": ("engine/vllm/huggingface.py",),

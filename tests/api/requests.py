@@ -114,4 +114,12 @@ EVERY_FIELD: dict[str, Any] = {
     "guided_regex": "[a-z ]{4,30}",
     "guided_grammar": "",
     "ebnf": "",
+    "banned_strings": ["hello w", "QX"],
+    "bad_words": ["zq"],
+    "banned_regex": ["x[yz]+"],
+    "banned_regex_case_insensitive": ["JV"],
+    "banned_tokens": ["kx"],
+    "custom_token_bans": "106, 107",
+    "ban_eos_token": True,
+    "allowed_token_ids": [],
 }

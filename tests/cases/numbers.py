@@ -152,7 +152,6 @@ CASES = [
             Refusal(param=name, code="unsupported_parameter", words=(name,)),
         )
         for name, value in (
-            ("bad_words", ["x"]),
             ("min_length", 2),
             ("penalty_alpha", 0.6),
             ("messages", [{"role": "user", "content": "x"}]),

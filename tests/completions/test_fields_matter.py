@@ -97,6 +97,14 @@ CHANGES: dict[str, Any] = {
     "guided_regex": "a+",
     "guided_grammar": 'start: "a"',
     "ebnf": 'root ::= "a"',
+    "banned_strings": ["a"],
+    "bad_words": ["a"],
+    "banned_regex": ["a+"],
+    "banned_regex_case_insensitive": ["a+"],
+    "banned_tokens": ["a"],
+    "custom_token_bans": [7],
+    "ban_eos_token": True,
+    "allowed_token_ids": [7],
 }
 MODIFIES = (
     {field.name: field.modifies for field in FIELDS if field.modifies is not None}
@@ -132,6 +140,7 @@ def sampled(request: Completion) -> list[tuple[Any, ...]]:
         "min_tokens",
         "end_ids",
         "grammar",
+        "bans",
         "stops",
     )
     return [tuple(getattr(one, name) for name in names) for one in request.generations]

@@ -103,6 +103,14 @@ def test_nothing_given_means_the_documented_defaults() -> None:
         "guided_regex": None,
         "guided_grammar": None,
         "ebnf": None,
+        "banned_strings": (),
+        "bad_words": (),
+        "banned_regex": (),
+        "banned_regex_case_insensitive": (),
+        "banned_tokens": (),
+        "custom_token_bans": (),
+        "ban_eos_token": False,
+        "allowed_token_ids": (),
     }
 
 

@@ -34,7 +34,7 @@ def test_an_unsupported_field_may_be_empty(name: str, value: object) -> None:
     ("name", "neutral", "other"),
     [
         ("penalty_alpha", 0, 0.6),
-        ("bad_words", [], ["no"]),
+        ("structural_tag", {}, {"structures": []}),
         ("messages", [], [{"role": "user", "content": "hi"}]),
     ],
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.test_contributing import QUOTED, ROOT, section
 
-FIELD = "allowed_token_ids"
+FIELD = "min_length"
 COPIED = (
     *("src", "tests", "scripts", "docs", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "pyproject.toml"),
     *sorted(path.name for path in ROOT.glob("requirements*.lock")),
@@ -21,7 +21,7 @@ COPIED = (
 TESTS = (
     "tests/fields/test_table.py",
     "tests/completions/test_fields_matter.py",
-    "tests/api/test_completions.py::test_only_allowed_tokens_are_sampled",
+    "tests/api/test_completions.py::test_a_choice_has_its_least_length",
     "tests/test_docs.py::test_every_field_of_a_request_has_a_row",
 )
 

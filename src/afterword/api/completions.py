@@ -113,7 +113,7 @@ async def _read(request: Request, dialect: Dialect, override: dict[str, Any]) ->
             return await serve.lanes.run(len(raw), lambda: resolved(understand()), receive)
         body = understand()
         # A short grammar may take long to compile.
-        n_bytes = SMALL + 1 if body.constraints.given else len(raw)
+        n_bytes = SMALL + 1 if body.constraints.given or body.bans.patterns else len(raw)
         return await serve.lanes.run(n_bytes, partial(resolved, body), receive)
 
 

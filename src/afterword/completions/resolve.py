@@ -17,11 +17,14 @@ from afterword.config.tree import ServerConfig
 from afterword.engine.base import UNKNOWN_CONTEXT, Capabilities
 from afterword.engine.grammars.grammar_compiler import Compiled, GrammarFailed, compiled
 from afterword.engine.request import GenerationRequest
+from afterword.engine.sampling.banned_patterns import check_pattern
+from afterword.engine.sampling.bias import EveryTokenBanned
 from afterword.engine.sampling.masks import ends_of
 from afterword.errors import ContextExceeded, InvalidRequest
+from afterword.fields.bans import Bans, TextBans
 from afterword.fields.body import CompletionBody
 from afterword.fields.sampling import Sampling
-from afterword.fields.shapes import PromptItem, StreamOptions
+from afterword.fields.shapes import MAX_LOGIT_BIAS, PromptItem, StreamOptions
 from afterword.registry import ServedModel
 from afterword.tokens import Tokenizer
 
@@ -151,11 +154,12 @@ def _pattern(body: CompletionBody, tokenizer: Tokenizer, n_candidates: int, seed
         sampling=_sampling(body, tokenizer),
         seed=seed,
         reproducible=body.seed is not None or beams is not None,
-        min_tokens=body.max_tokens if body.ignore_eos and body.constraints.given else body.min_tokens,
+        min_tokens=body.max_tokens if _goes_on(body) and body.constraints.given else body.min_tokens,
         end_ids=_end_ids(body, tokenizer),
         grammar=_grammar(body),
         beams=beams,
         guidance=guidance_of(body, tokenizer),
+        bans=_text_bans(body.bans),
         stops=body.stop,
         include_stop=body.include_stop_str_in_output,
         skip_special_tokens=body.skip_special_tokens,
@@ -168,8 +172,9 @@ def _pattern(body: CompletionBody, tokenizer: Tokenizer, n_candidates: int, seed
 
 def _sampling(body: CompletionBody, tokenizer: Tokenizer) -> Sampling:
     check_ids((token for token, _ in body.sampling.logit_bias), tokenizer, "logit_bias")
+    check_ids(body.sampling.allowed_token_ids, tokenizer, "allowed_token_ids")
     try:
-        sampling = body.sampling.applied()
+        sampling = replace(body.sampling.applied(), logit_bias=_biases(body, tokenizer))
     except ValueError as error:
         raise InvalidRequest(str(error), param="dynatemp_low") from None
     if body.decoding.searches:
@@ -179,6 +184,37 @@ def _sampling(body: CompletionBody, tokenizer: Tokenizer) -> Sampling:
         sampling = replace(sampling, temperature=0.0)
     keeps_all = not 0 < sampling.top_k < tokenizer.n_vocab
     return replace(sampling, top_k=0) if keeps_all else sampling
+
+
+def _biases(body: CompletionBody, tokenizer: Tokenizer) -> tuple[tuple[int, float], ...]:
+    """`logit_bias` and the tokens that are banned by their ids."""
+    check_ids(body.bans.custom_token_bans, tokenizer, "custom_token_bans")
+    check_ids(body.bans.ids, tokenizer, "banned_tokens")
+    banned = set(body.bans.ids)
+    if body.bans.ban_eos_token and not body.constraints.given:
+        banned |= tokenizer.end_ids
+    biases = body.sampling.logit_bias
+    forced = {token for token, bias in biases if bias >= MAX_LOGIT_BIAS}
+    if forced and forced <= banned:
+        raise EveryTokenBanned("logit_bias", "custom_token_bans")
+    return (*(one for one in biases if one[0] not in banned), *((token, -MAX_LOGIT_BIAS) for token in sorted(banned)))
+
+
+def _text_bans(bans: Bans) -> TextBans:
+    """All bans of texts. Raises `InvalidRequest` for an expression that cannot be looked for."""
+    patterns: list[str] = []
+    for name, pattern in bans.patterns.items():
+        try:
+            check_pattern(pattern)
+        except GrammarFailed as error:
+            raise InvalidRequest(f"'{name}' {error}", param=name, code="invalid_value") from None
+        patterns.append(pattern)
+    return TextBans(bans.exact, bans.banned_strings, "|".join(patterns))
+
+
+def _goes_on(body: CompletionBody) -> bool:
+    """Whether the model's own end is none."""
+    return body.ignore_eos or body.bans.ban_eos_token
 
 
 def _grammar(body: CompletionBody) -> Compiled | None:

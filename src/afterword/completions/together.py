@@ -64,6 +64,7 @@ def guidance_of(body: CompletionBody, tokenizer: Tokenizer) -> Guidance | None:
 def check_together(request: GenerationRequest, body: CompletionBody, can: Capabilities) -> None:
     """Refuse what is never computed: sequences that need slots at once have them for the whole time."""
     if request.beams is not None:
+        _check_nothing_is_taken_back(body)
         _check_slots(
             "A beam search", _number_of_beams(body)[0], [len(request.prompt)] * request.n_candidates, body, can
         )
@@ -77,6 +78,14 @@ def check_together(request: GenerationRequest, body: CompletionBody, can: Capabi
                 code="context_length_exceeded",
             )
         _check_slots("'guidance_scale'", "guidance_scale", [len(request.prompt), n_negative], body, can)
+
+
+def _check_nothing_is_taken_back(body: CompletionBody) -> None:
+    """A beam search only ever goes on."""
+    bans = body.bans
+    if bans.exact or bans.banned_strings or bans.patterns:
+        param = _number_of_beams(body)[0] if body.decoding.num_beams > 1 else "use_beam_search"
+        raise InvalidRequest(f"'{param}' cannot be combined with texts that are banned.", param=param)
 
 
 def _check_slots(what: str, param: str, lengths: list[int], body: CompletionBody, can: Capabilities) -> None:

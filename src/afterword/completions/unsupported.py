@@ -17,14 +17,8 @@ UNSUPPORTED: dict[str, tuple[object, ...]] = {
     # another endpoint's field, or a prompt in a form that is not text
     "messages": (),
     "prompt_embeds": (),
-    # answers constrained by tags, and bans
+    # answers constrained by tags, and by code
     "structural_tag": (),
-    "bad_words": (),
-    "allowed_token_ids": (),
-    "banned_tokens": (),
-    "banned_strings": (),
-    "custom_token_bans": (),
-    "ban_eos_token": (False,),
     "logits_processors": (),
     # searches instead of sampling
     "penalty_alpha": (0,),

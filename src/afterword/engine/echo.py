@@ -17,6 +17,7 @@ from afterword.engine.base import Capabilities, Engine, EngineStats, Generation
 from afterword.engine.beam_search import Beam, BeamSearch
 from afterword.engine.candidate import Candidate, new_candidates
 from afterword.engine.capacity import Capacity
+from afterword.engine.drawn import NO_NUMBERS, take
 from afterword.engine.echo_model import EchoModel, likeliest, log_softmax
 from afterword.engine.events import Event, PromptDone, PromptScores, Started
 from afterword.engine.mailbox import Mailbox, MailboxGeneration
@@ -25,10 +26,12 @@ from afterword.engine.sampling.guidance import guided
 from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.engine.sampling.masks import Mask, Masks, masks_of
 from afterword.engine.sampling.random_stream import RandomStream
+from afterword.engine.sampling.retries import NothingLeft
 from afterword.engine.sampling.sampler import Sampler, Workspace
 from afterword.engine.tasks import Tasks
 from afterword.engine.tracker import Counters, RequestTracker
 from afterword.errors import EngineClosed
+from afterword.fields.bans import NO_BANS
 from afterword.fields.sampling import Sampling
 from afterword.tokens import ByteTokenizer, Tokenizer
 
@@ -116,13 +119,14 @@ class EchoEngine(Engine):
             _CandidateSampler(candidate, request, self._model, self._workspace, mask, self._log_softmax)
             for candidate, mask in zip_longest(candidates, masks)
         ]
-        for step in range(request.max_tokens):
+        while True:
             events: list[Event] = []
             for sampler in samplers:
+                n_before = sampler.candidate.n_tokens
                 events += sampler.next_events()
+                # An end token does not count, nor does one that is taken back.
+                self._tracker.counters.completion_tokens += sampler.candidate.n_tokens > n_before
             self._tracker.counters.add_step(len(samplers))
-            # An end token does not count: a candidate that sampled one still has `step` tokens.
-            self._tracker.counters.completion_tokens += sum(each.candidate.n_tokens > step for each in samplers)
             job.mailbox.post(events)
             if job.n_unfinished == 0:
                 return
@@ -216,7 +220,7 @@ class _CandidateSampler:
         self._request = request
         self._model = model
         self._log_softmax = log_softmax
-        self._previous = -1
+        self._sampled: list[int] = []
         self._is_plain = _is_plain(request)
         self.sampler = Sampler(
             request.sampling,
@@ -235,17 +239,26 @@ class _CandidateSampler:
             prompt = self._request.prompt
             return self.candidate.accept(prompt[self.candidate.n_tokens % len(prompt)], None, ())
         row = self.row(self.candidate.n_tokens, self._previous)
-        token = self.sampler.sample(self._guided(row), self.candidate.n_tokens)
-        self.sampler.accept(token)
-        self._previous = token
-        k = self._request.logprobs
-        if k is None:
-            return self.candidate.accept(token, None, ())
-        logprobs = log_softmax(row[np.newaxis])
-        top_ids: list[int] = likeliest(logprobs, k)[0].tolist()
-        top = tuple((top_id, float(logprobs[0, top_id])) for top_id in top_ids)
-        named: list[float] = logprobs[0, list(self._request.named_ids)].tolist()
-        return self.candidate.accept(token, float(logprobs[0, token]), top, tuple(named))
+        try:
+            token = self.sampler.sample(self._guided(row), self.candidate.n_tokens)
+        except NothingLeft:
+            return self.candidate.close("stop")
+        return self._take(token, row)
+
+    def _take(self, token: int, row: NDArray[np.float32]) -> list[Event]:
+        k, numbers = self._request.logprobs, NO_NUMBERS
+        if k is not None:
+            logprobs = log_softmax(row[np.newaxis])
+            top_ids: list[int] = likeliest(logprobs, k)[0].tolist()
+            top = tuple((top_id, float(logprobs[0, top_id])) for top_id in top_ids)
+            named: list[float] = logprobs[0, list(self._request.named_ids)].tolist()
+            numbers = (float(logprobs[0, token]), top, tuple(named))
+        return take(self.candidate, self.sampler, self._sampled, token, numbers)
+
+    @property
+    def _previous(self) -> int:
+        """The token that was sampled last; -1: none."""
+        return self._sampled[-1] if self._sampled else -1
 
     def row(self, n_sampled: int, previous: int) -> NDArray[np.float32]:
         """(n_vocab,) logits after so many tokens, the last of which is `previous`."""
@@ -267,8 +280,8 @@ class _CandidateSampler:
 def _is_plain(request: GenerationRequest) -> bool:
     """Whether every sampled token is the expected one and no numbers are wanted: then no logits need be computed."""
     likeliest_only = request.sampling.plain() == Sampling(temperature=0.0)
-    changed = request.min_tokens > 0 or request.grammar is not None or request.guidance is not None
-    return likeliest_only and request.logprobs is None and not changed
+    unbound = request.min_tokens == 0 and request.grammar is None and request.bans == NO_BANS
+    return likeliest_only and request.logprobs is None and unbound and request.guidance is None
 
 
 def _score(model: EchoModel, request: GenerationRequest, places: range) -> PromptScores:

@@ -6,6 +6,7 @@ from typing import Literal
 from afterword.engine.grammars.grammar_compiler import Compiled
 from afterword.engine.line import ANYBODY, Claim
 from afterword.engine.trace import NO_TRACE, Trace
+from afterword.fields.bans import NO_BANS, TextBans
 from afterword.fields.sampling import Sampling
 
 
@@ -56,6 +57,8 @@ class GenerationRequest:
     """Search, and draw nothing: the candidates are what was found, best first. None: each is sampled."""
     guidance: Guidance | None = None
     """Not with `beams`."""
+    bans: TextBans = NO_BANS
+    """Texts that no candidate's may have."""
     stops: tuple[str, ...] = ()
     """Texts that end a candidate; none is empty."""
     include_stop: bool = False

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from afterword.fields.bans import Bans
 from afterword.fields.decoding import Decoding
 from afterword.fields.field import documented, extension
 from afterword.fields.grammars import Constraints
@@ -16,12 +17,13 @@ _READING = "Prompt and text"
 
 @dataclass(frozen=True, slots=True)
 class CompletionBody:
-    """Checked for types and ranges. Fields that are passed on together are in the first four."""
+    """Checked for types and ranges. Fields that belong together are in the first five."""
 
     sampling: Sampling
     shown: Shown
     constraints: Constraints
     decoding: Decoding
+    bans: Bans
     model: Text | None = documented(
         None, "Name of the model; the default model if missing or blank.", "Chosen at the top of the page."
     )

@@ -18,13 +18,14 @@ GROUPS = (
     "Repetition",
     "Form of the answer",
     "Beams and guidance",
+    "Bans",
     "Single tokens",
     "Probabilities",
     "Prompt and text",
 )
 """Groups of the playground's form, in their order."""
 
-FOLDED = ("More samplers", "Form of the answer", "Beams and guidance")
+FOLDED = ("More samplers", "Form of the answer", "Beams and guidance", "Bans")
 """Groups that are closed at first."""
 
 Kind = Literal["sampling", "answer", "neutral"]

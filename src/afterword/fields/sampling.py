@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from afterword.fields.bans import Ids
 from afterword.fields.field import RequestField, documented, extension, fields_of
 from afterword.fields.order import STEPS
 from afterword.fields.repeats import REPEAT_FIELDS, Repeats
@@ -64,6 +65,14 @@ class Sampling:
         "Single tokens",
         needs_ids=True,
         supports=("logit_bias",),
+    )
+    allowed_token_ids: Ids = extension(
+        (),
+        "Sample these tokens only.",
+        "Single tokens",
+        aliases=("allowed_tokens",),
+        needs_ids=True,
+        vendors=("vllm",),
     )
 
     shaping: Shaping = field(default_factory=Shaping)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any
 
+from afterword.fields.bans import BAN_FIELDS, Bans
 from afterword.fields.body import CompletionBody
 from afterword.fields.decoding import DECODING_FIELDS, Decoding
 from afterword.fields.field import RequestField, fields_of
@@ -19,7 +20,14 @@ def _place_in_the_reference(field: RequestField) -> tuple[bool, bool, str]:
     return (not field.documented, field.name not in ("model", "prompt"), field.name if field.documented else "")
 
 
-DECLARED = (*SAMPLING_FIELDS, *CONSTRAINT_FIELDS, *DECODING_FIELDS, *_BODY_FIELDS, *_SHOWN_FIELDS)
+DECLARED = (
+    *SAMPLING_FIELDS,
+    *CONSTRAINT_FIELDS,
+    *DECODING_FIELDS,
+    *BAN_FIELDS,
+    *_BODY_FIELDS,
+    *_SHOWN_FIELDS,
+)
 """In the order of the playground's form."""
 
 FIELDS = tuple(sorted(DECLARED, key=_place_in_the_reference))
@@ -35,9 +43,9 @@ EXTENSIONS = tuple(field.name for field in FIELDS if field.vendors)
 """Fields beyond the documented API that a vendor may honour."""
 
 
-_shown, _constraints, _decoding, _others = (
+_shown, _constraints, _decoding, _bans, _others = (
     itemgetter(*(field.name for field in fields))
-    for fields in (_SHOWN_FIELDS, CONSTRAINT_FIELDS, DECODING_FIELDS, _BODY_FIELDS)
+    for fields in (_SHOWN_FIELDS, CONSTRAINT_FIELDS, DECODING_FIELDS, BAN_FIELDS, _BODY_FIELDS)
 )
 
 
@@ -48,6 +56,7 @@ def body_of(values: Mapping[str, Any]) -> CompletionBody:
         Shown(*_shown(values)),
         Constraints(*_constraints(values)),
         Decoding(*_decoding(values)),
+        Bans(*_bans(values)),
         *_others(values),
     )
 
@@ -58,6 +67,7 @@ def values_of(body: CompletionBody) -> dict[str, Any]:
         (body.shown, _SHOWN_FIELDS),
         (body.constraints, CONSTRAINT_FIELDS),
         (body.decoding, DECODING_FIELDS),
+        (body.bans, BAN_FIELDS),
         (body, _BODY_FIELDS),
     )
     others = {field.name: getattr(holder, field.name) for holder, fields in holders for field in fields}

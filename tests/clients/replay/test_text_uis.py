@@ -21,7 +21,7 @@ def test_sillytavern_sends_sixty_neutral_fields(wire: Wire, stream: bool) -> Non
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("custom_token_bans", "5, 7"), ("penalty_alpha", 0.6)],
+    [("min_length", 5), ("penalty_alpha", 0.6)],
 )
 def test_sillytavern_learns_which_field_would_have_been_ignored(wire: Wire, field: str, value: object) -> None:
     refused = wire.send(EVERY_FIELD | {"prompt": "hello ", field: value})

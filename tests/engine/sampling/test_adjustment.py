@@ -15,7 +15,7 @@ def adjusted(
 ) -> list[float]:
     row = np.array(logits, dtype=np.float32)
     row.setflags(write=False)
-    adjustment = Adjustment(sampling, len(logits), prompt, DenseBias(sampling.logit_bias, len(logits)), list)
+    adjustment = Adjustment(sampling, len(logits), prompt, DenseBias(sampling, len(logits)), list)
     for token in accepted:
         adjustment.accept(token)
     scores: list[float] = adjustment.apply(row, np.empty_like(row), np.empty_like(row)).tolist()
@@ -98,14 +98,14 @@ def test_many_penalties_pile_up_no_rounding() -> None:
 
 def test_without_adjustments_the_row_itself_comes_back() -> None:
     row = np.zeros(3, dtype=np.float32)
-    adjustment = Adjustment(Sampling(), 3, (0, 1), DenseBias((), 3), list)
+    adjustment = Adjustment(Sampling(), 3, (0, 1), DenseBias(Sampling(), 3), list)
     adjustment.accept(2)
     assert adjustment.apply(row, np.empty_like(row), np.empty_like(row)) is row
 
 
 def test_http_22_candidates_share_the_bias_of_their_request_until_a_penalty_makes_theirs_differ() -> None:
     sampling = Sampling(logit_bias=((0, 1.5), (1, -100)), frequency_penalty=0.5)
-    bias = DenseBias(sampling.logit_bias, 3)
+    bias = DenseBias(sampling, 3)
     first, second = (Adjustment(sampling, 3, (), bias, list) for _ in range(2))
     row = np.zeros(3, dtype=np.float32)
     first.accept(0)

@@ -11,14 +11,14 @@ from afterword.fields.sampling import Sampling
 @pytest.mark.parametrize(
     ("logit_bias", "meant"),
     [
-        ((), TokenBias((), {})),
-        (((3, -100.0), (4, -99.5), (5, 99.5)), TokenBias((), {3: -math.inf, 4: -99.5, 5: 99.5})),
+        ((), TokenBias(None, {})),
+        (((3, -100.0), (4, -99.5), (5, 99.5)), TokenBias(None, {3: -math.inf, 4: -99.5, 5: 99.5})),
         (((7, 100.0), (3, 100.0), (4, 5.0), (5, -100.0)), TokenBias((3, 7), {})),
     ],
     ids=["none", "ban", "force"],
 )
 def test_a_bias_of_100_either_way_is_no_sum(logit_bias: tuple[tuple[int, float], ...], meant: TokenBias) -> None:
-    assert token_bias(logit_bias) == meant
+    assert token_bias(Sampling(logit_bias=logit_bias)) == meant
 
 
 def bans(n: int) -> Sampling:

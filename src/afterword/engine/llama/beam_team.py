@@ -69,7 +69,7 @@ def _nearest(free: list[Sequence], parent: Sequence) -> Sequence:
 
 
 def _carry(sequence: Sequence, beam: Beam) -> None:
-    sequence.candidate, sequence.sampler, sequence.last_token = beam.candidate, beam.sampler, beam.token
+    sequence.candidate, sequence.sampler, sequence.sampled = beam.candidate, beam.sampler, [beam.token]
     sequence.rests = False
 
 

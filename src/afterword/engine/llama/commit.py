@@ -54,7 +54,6 @@ class Committer:
         exact = sequence.prefilling or self._arithmetic.sampled_equals_prompt
         self._kv.append(slot, sequence.pending_tokens(span.n), exact=exact)
         sequence.n_computed += span.n
-        sequence.sampled = sequence.sampled[span.n :]
         self.counters.prefill_tokens += n_prompt_rows
         if sequence.scored and n_prompt_rows:
             self._score(sequence, computed, slot)

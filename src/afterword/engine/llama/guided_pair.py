@@ -38,7 +38,6 @@ class GuidedPair(Team):
         scores = guided(self._rows[False], self._rows[True], self._scale, self._log_softmax)
         drawn = draw(own, self._rows[False], scores, self._log_softmax)
         self._rows.clear()
-        negative.last_token = own.last_token
         own.rests = negative.rests = False
         return drawn
 
@@ -48,6 +47,6 @@ def guide(own: Sequence, log_softmax: LogSoftmax) -> Sequence:
     guidance = own.group.request.guidance
     assert guidance is not None
     demand = replace(own.demand, prompt=np.array(guidance.tokens, dtype=np.int32), score_top=None, last=None)
-    negative = Sequence(own.group, own.candidate, own.sampler, demand, is_negative=True)
+    negative = Sequence(own.group, own.candidate, own.sampler, demand, sampled=own.sampled, is_negative=True)
     own.team = negative.team = GuidedPair(own, negative, guidance.scale, log_softmax)
     return negative

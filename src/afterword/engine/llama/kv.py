@@ -70,6 +70,11 @@ class Reuse:
     checkpoint: Checkpoint | None = None
     """The one that must be restored: the prefix ends there, and memory cannot be cut."""
 
+    @property
+    def state(self) -> State | None:
+        """The state that must be restored."""
+        return None if self.checkpoint is None else self.checkpoint.state
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:
@@ -156,7 +161,7 @@ class KVSlots:
 
     def best_reuse(self, demand: Demand) -> Reuse | None:
         """The prefix that saves most computing; None if there is none. Of equals one that needs no copy."""
-        found = [self._reuse(slot, self._n_common(slot, demand)) for slot in self._slots if slot.n > 0]
+        found = [self.reuse(slot, self._n_common(slot, demand)) for slot in self._slots if slot.n > 0]
         best = max(found, key=self._worth, default=None)
         return None if best is None or best.n == 0 else best
 
@@ -178,7 +183,7 @@ class KVSlots:
             n = _first_missing_row(slot, demand, n)
         return n
 
-    def _reuse(self, slot: Slot, n: int) -> Reuse:
+    def reuse(self, slot: Slot, n: int) -> Reuse:
         """As much of the first n tokens of a slot as can be reused."""
         if self.can_cut or n == slot.n:
             return Reuse(slot, n)
@@ -302,6 +307,11 @@ class KVSlots:
             excess -= len(checkpoint.state)
             for each in self._slots:
                 each.checkpoints = [c for c in each.checkpoints if c is not checkpoint]
+
+    def forget(self, slot: Slot, start: int, end: int) -> None:
+        """Drop the states of a slot after more than `start` and at most `end` tokens, but for the last of them."""
+        within = [c for c in slot.checkpoints if start < c.n <= end][:-1]
+        slot.checkpoints = [c for c in slot.checkpoints if c not in within]
 
     def exchange(self, a: Slot, b: Slot) -> None:
         """Two slots were exchanged, to close a gap (arithmetic.py)."""

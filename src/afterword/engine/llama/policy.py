@@ -99,19 +99,19 @@ def next_batch(running: Sequence[Running], turns: Turns, arithmetic: Arithmetic)
     sampling = [s for s in running if _has_one_row(s, arithmetic)]
     prompts = [s for s in running if not _has_one_row(s, arithmetic)]
     if not prompts or (sampling and turns.prompts_went_last):
-        return Batch(_sampled(sampling), Turns(False, turns.oldest_led))
+        return Batch(_sampled(sampling, arithmetic), Turns(False, turns.oldest_led))
     oldest_leads = not turns.oldest_led
     lead = prompts[0] if oldest_leads else _quickest(prompts, sampling)
     others = [] if arithmetic.prompts_alone else [s for s in prompts if s is not lead]
     return Batch(_pieces(lead, others, _budget(len(sampling)), arithmetic), Turns(True, oldest_leads))
 
 
-def _sampled(sampling: Sequence[Running]) -> tuple[Piece, ...]:
-    """All next tokens; of a beam that left another one, those since then."""
+def _sampled(sampling: Sequence[Running], arithmetic: Arithmetic) -> tuple[Piece, ...]:
+    """All next tokens; of a sequence that has several to compute, as many as have the same numbers then."""
     pieces: list[Piece] = []
     n_more = MICRO_BATCH - len(sampling)
     for sequence in sampling:
-        n = min(sequence.n_next, 1 + n_more)
+        n = min(sequence.n_next, 1 + n_more) if arithmetic.sampled_equals_prompt else 1
         n_more -= n - 1
         pieces.append(Piece(sequence.slot_id, n))
     return tuple(pieces)

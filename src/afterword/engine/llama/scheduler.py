@@ -24,6 +24,10 @@ from afterword.engine.llama.sequence import Group, Message, Sequence, Span
 from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.engine.tracker import Counters
 from afterword.errors import AfterwordError
+from afterword.fields.bans import NO_BANS
+
+STATES_TO_GO_BACK = 8
+"""Tokens after which the state of a sequence that may go back is kept, where memory cannot be cut."""
 
 TOKENS_A_ROW = 64
 """Tokens that are copied to another slot in the time of one more row."""
@@ -140,6 +144,9 @@ class Scheduler:
                 slot_id = next(slot_id for slot_id, held_it in by_slot.items() if held_it is sequence)
                 self._kv.drop_unrecorded(self._kv.slot(slot_id))
         self._copy()
+        for sequence in self.running:
+            if sequence.n_pending <= 0 and not sequence.rests:
+                self._go_back(sequence)
         return messages
 
     def _forward(self, spans: list[Span]) -> Iterator[Computed | Uncomputed]:
@@ -184,8 +191,28 @@ class Scheduler:
 
     def _keep_state(self, sequence: Sequence) -> None:
         """Keep the state of a sequence that goes on, if it is to be kept here."""
-        if sequence.slot is not None and self._kv.is_due(sequence.slot, sequence.places):
-            self._kv.keep(sequence.slot, self._runner.state(sequence.slot.id))
+        slot = sequence.slot
+        if slot is None:
+            return
+        may_go_back = sequence.group.request.bans != NO_BANS and not sequence.prefilling
+        if may_go_back and self._kv.n_behind(slot) >= STATES_TO_GO_BACK:
+            # Of those among its own tokens, the one that it would go back to now, and later ones.
+            self._kv.forget(slot, sequence.n_prompt, sequence.n_tokens - sequence.candidate.n_held - 1)
+            self._kv.keep(slot, self._runner.state(slot.id))
+        elif self._kv.is_due(slot, sequence.places):
+            self._kv.keep(slot, self._runner.state(slot.id))
+
+    def _go_back(self, sequence: Sequence) -> None:
+        """Have a slot lose all but what its sequence has, and of that what must be computed again to sample.
+
+        Those are the last token, and where memory cannot be cut all tokens from an earlier state on.
+        """
+        slot = sequence.slot
+        assert slot is not None
+        reuse = self._kv.reuse(slot, sequence.n_tokens - 1)
+        self._runner.truncate(slot.id, reuse.n, reuse.state)
+        slot.cut(reuse.n)
+        sequence.n_computed = reuse.n
 
     def _copy(self) -> None:
         """Have each sequence that goes on from what another one has computed hold the same.
@@ -202,7 +229,8 @@ class Scheduler:
             if self._can_compute_again and n_common >= sequence.n_prompt and (n - n_common) * TOKENS_A_ROW <= n:
                 self._runner.truncate(sequence.slot.id, n_common)
                 sequence.slot.cut(n_common)
-                sequence.n_computed, sequence.sampled = n_common, source.slot.tokens[n_common:n].copy()
+                sequence.n_computed = n_common
+                sequence.sampled = [*source.slot.tokens[n_common:n].tolist(), *sequence.sampled]
             else:
                 self._runner.copy(source.slot.id, sequence.slot.id, n)
                 self._kv.copy(source.slot, sequence.slot, n)

@@ -93,7 +93,10 @@ class Parked:
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """One candidate: it has `n_tokens`, its slot has `n_computed` of them, a step computes some of the difference."""
+    """One candidate: it has `n_tokens`, its slot has `n_computed` of them, a step computes some of the difference.
+
+    Once the prompt is computed those are one, but for a sequence that has gone back (`Scheduler._go_back`).
+    """
 
     group: Group
     candidate: Candidate
@@ -108,10 +111,8 @@ class Sequence:
     """Set while it waits to go on."""
     went_on: bool = False
     """It has made room once and got another slot."""
-    last_token: int = -1
-    """The sampled token that is not in the slot yet; meaningful once the prompt is computed."""
-    sampled: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
-    """Sampled tokens before the last that are not in the slot either: another one of its team has computed them."""
+    sampled: list[int] = field(default_factory=list)
+    """The last of its candidate's tokens: all at least that are not in its slot."""
     n_reused: int = 0
     waits_for: "Sequence | None" = None
     """A running sequence that is computing a prefix worth waiting for."""
@@ -161,8 +162,9 @@ class Sequence:
 
     @property
     def n_next(self) -> int:
-        """Tokens that it has up to the next of its places."""
-        ahead = [place - self.n_computed for place in self.places if place > self.n_computed]
+        """Tokens that it has up to the next of its places, of the prompt alone as long as it has some of that left."""
+        ends = {*self.places, self.n_prompt}
+        ahead = [place - self.n_computed for place in ends if place > self.n_computed]
         return min(self.n_pending, *ahead) if ahead else self.n_pending
 
     @property
@@ -190,10 +192,8 @@ class Sequence:
         """The next n tokens to compute."""
         if self.prefilling:
             return self.demand.prompt[self.n_computed : self.n_computed + n]
-        if len(self.sampled) == 0:
-            assert n == 1
-            return np.array([self.last_token], dtype=np.int32)
-        return np.append(self.sampled, np.int32(self.last_token))[:n]
+        start = len(self.sampled) - self.n_pending
+        return np.array(self.sampled[start : start + n], dtype=np.int32)
 
 
 def kin_of(request: GenerationRequest) -> Kin | None:

@@ -4,7 +4,8 @@ The usual are temperature, min_p, top_k and top_p in this order, which `sampler.
 """
 
 import math
-from typing import Final, Protocol
+from copy import copy
+from typing import Final, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,12 @@ class Chain:
         self._exponent = math.exp(-sampling.shaping.skew)
         self._remembering = _remembering(sampling.shaping)
         self._names = active_samplers(sampling)
+
+    def fork(self) -> Self:
+        """The same for another text that begins alike."""
+        other = copy(self)
+        other._remembering = {name: copy(sampler) for name, sampler in self._remembering.items()}
+        return other
 
     def draw(self, logits: NDArray[np.float32], position: int) -> int:
         """The next token of an (n_vocab,) row after bias and penalties, of which one is finite."""

@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afterword.engine.sampling.adjustment import Adjustment
-from afterword.engine.sampling.bias import DenseBias, EveryTokenBanned
+from afterword.engine.sampling.bias import DenseBias, EveryTokenBanned, restricting
 from afterword.engine.sampling.chain import Chain, Chances, needs_chain
 from afterword.engine.sampling.largest import in_order, largest
 from afterword.engine.sampling.logprobs import NoDistribution
 from afterword.engine.sampling.masks import Mask
 from afterword.engine.sampling.recurrence import Recurrence, recurrences
+from afterword.engine.sampling.retries import NothingLeft, Retries
 from afterword.fields.sampling import Sampling
 
 _BLOCK = 64
@@ -63,7 +64,7 @@ class Workspace:
     def bias_of(self, sampling: Sampling) -> DenseBias:
         """The bias of a request, worked out once for its candidates, which come one after another."""
         if self._bias is None or self._bias[0] is not sampling:
-            self._bias = (sampling, DenseBias(sampling.logit_bias, self.n_vocab))
+            self._bias = (sampling, DenseBias(sampling, self.n_vocab))
         return self._bias[1]
 
     def recurrences_of(
@@ -79,6 +80,10 @@ class Workspace:
         if self._ends is None or self._ends[0] is not ids:
             self._ends = (ids, np.fromiter(ids, dtype=np.intp, count=len(ids)))
         return self._ends[1]
+
+
+_State = tuple[Adjustment, Mask | None, Chain | None]
+"""What a sampler has counted."""
 
 
 class Sampler:
@@ -118,21 +123,45 @@ class Sampler:
         self._keeps_one = sampling.is_greedy
         self._chain = Chain(sampling, random) if needs_chain(sampling) else None
         self._keeps_all = sampling.top_p >= 1.0 and self._top_k == 0 and sampling.min_p <= 0.0
+        self._retries: Retries[_State] = Retries()
 
-    def accept(self, token: int) -> None:
-        """Count `token`, which was drawn last, as the next of the text."""
+    def accept(self, token: int, n_held: int = 0) -> None:
+        """Count `token`, which was drawn last, as the next of the text.
+
+        `n_held`: the last tokens, this one included, that may be taken back.
+        """
+        self._retries.accept(token, n_held, self._state)
         self._adjustment.accept(token)
         if self._mask is not None:
             self._mask.accept(token)
         if self._chain is not None and not self._keeps_one:
             self._chain.accept(token)
 
+    def take_back(self, position: int, token: int, n: int) -> None:
+        """The last n tokens are none of the text, down to that at `position`, which is not drawn there again.
+
+        `token` is the last of them: it was drawn, and not accepted.
+        """
+        state = self._retries.take_back(position, token, n)
+        if state is not None:
+            self._adjustment, self._mask, self._chain = state
+
+    def _state(self) -> _State:
+        mask, chain = self._mask, self._chain
+        return (
+            self._adjustment.fork(),
+            None if mask is None else mask.fork(),
+            None if chain is None else chain.fork(),
+        )
+
     def sample(self, row: NDArray[np.float32], position: int) -> int:
         """The next token's id, given its (n_vocab,) raw logits and how many tokens were sampled before it.
 
-        The row does not change, and what the sampler has counted only by `accept`. Raises `EveryTokenBanned` if the
-        request leaves no token, `GrammarFailed`, a `NoDistribution` if the row is none.
+        The row does not change, and what the sampler has counted only by `accept` and `take_back`. Raises
+        `EveryTokenBanned` if the request leaves no token, `NothingLeft` if what was taken back leaves none,
+        `GrammarFailed`, a `NoDistribution` if the row is none.
         """
+        draw = self._retries.draw_at(position)
         scores = self._scores(row, position)
         likeliest = int(scores.argmax())
         peak = scores[likeliest]
@@ -141,9 +170,9 @@ class Sampler:
         if self._keeps_one:
             return likeliest
         if self._chain is not None:
-            return self._chain.draw(scores, position)
+            return self._chain.draw(scores, draw)
         self._weigh(scores, peak)
-        u = self._random.uniform(position)
+        u = self._random.uniform(draw)
         if self._keeps_all:
             return _draw_from_all(self._workspace, u)
         return self._draw_from_likeliest(u)
@@ -175,30 +204,37 @@ class Sampler:
         assert row.shape == (workspace.n_vocab,)
         scores = self._adjustment.apply(row, workspace.scores, workspace.shifted[: workspace.n_vocab])
         bans_ends = self._bans_ends(position)
-        if scores is row and (bans_ends or self._mask is not None):
+        banned = self._retries.banned_at(position)
+        if scores is row and (bans_ends or banned or self._mask is not None):
             scores = workspace.scores
             np.copyto(scores, row)
         if self._mask is not None:
             self._mask.apply(scores)
         if bans_ends:
             scores[self._end_ids] = -np.inf
+        if banned:
+            scores[banned] = -np.inf
         return scores
 
     def _bans_ends(self, position: int) -> bool:
         too_early = position < self._min_tokens and self._end_ids.size > 0
         return too_early and (self._mask is None or not self._mask.ended)
 
-    def _nothing_to_sample(self, row: NDArray[np.float32], position: int) -> NoDistribution | EveryTokenBanned:
+    def _nothing_to_sample(
+        self, row: NDArray[np.float32], position: int
+    ) -> NoDistribution | EveryTokenBanned | NothingLeft:
         """The error for a row of which no token can be sampled: the request's fault, or the model's."""
         peak = row.max()
         if not np.isfinite(peak):
             return NoDistribution(peak)
+        if self._retries.banned_at(position):
+            return NothingLeft()
         if self._sampling.repeats.no_repeat_ngram_size > 0:
             return EveryTokenBanned("no_repeat_ngram_size")
         by_min_tokens = self._bans_ends(position)
         if self._mask is not None:
             return EveryTokenBanned("grammar", "logit_bias", *(["min_tokens"] if by_min_tokens else []))
-        return EveryTokenBanned("logit_bias", *(["min_tokens"] if by_min_tokens else []))
+        return EveryTokenBanned(restricting(self._sampling), *(["min_tokens"] if by_min_tokens else []))
 
     def _weigh(self, scores: NDArray[np.float32], peak: np.float32) -> None:
         """Fill `shifted` and `weights`. The likeliest token's weight is 1, so a tiny temperature cannot overflow."""

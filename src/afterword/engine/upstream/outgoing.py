@@ -102,6 +102,7 @@ def _outgoing(
         "stream": True,
         **_sampling(request, target),
         **_ends(request, target),
+        **_bans(request),
         **stops,
     }
     if supports.stream_usage:
@@ -155,6 +156,9 @@ def _sampling(request: GenerationRequest, target: Target) -> dict[str, Any]:
     biases = body.pop("logit_bias", ())
     if biases:
         body["logit_bias"] = {str(token): _number(bias) for token, bias in biases}
+    allowed = body.pop("allowed_token_ids", ())
+    if allowed:
+        body["allowed_token_ids"] = list(allowed)
     if kind == "llama-server":
         _spell_for_llama_server(body, request)
     return body
@@ -202,6 +206,12 @@ def _ends(request: GenerationRequest, target: Target) -> dict[str, Any]:
     if not request.skip_special_tokens and "skip_special_tokens" in target.vendor.supports.extensions:
         body["skip_special_tokens"] = False
     return body
+
+
+def _bans(request: GenerationRequest) -> dict[str, Any]:
+    bans = request.bans
+    fields = {"bad_words": bans.exact, "banned_strings": bans.caseless, "banned_regex": (bans.pattern,)}
+    return {name: list(texts) for name, texts in fields.items() if any(texts)}
 
 
 def _stops(request: GenerationRequest, target: Target) -> dict[str, Any]:

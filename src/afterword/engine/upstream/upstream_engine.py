@@ -32,6 +32,7 @@ from afterword.engine.upstream.reply import MalformedReply, Reply
 from afterword.engine.upstream.token_lookup import TokenLookup
 from afterword.engine.upstream.upstream_answer import UpstreamAnswer
 from afterword.errors import AfterwordError, EngineClosed, InvalidRequest, Overloaded, UpstreamFailed
+from afterword.fields.bans import NO_BANS
 from afterword.text.stops import shared_stops
 from afterword.tokens import Tokenizer
 
@@ -179,7 +180,8 @@ class UpstreamEngine(Engine):
 
     def _readers(self, request: GenerationRequest) -> list[CandidateReader]:
         if self._lookup is not None:
-            candidates = new_candidates(request, self.tokenizer)
+            # The upstream has seen to what is banned.
+            candidates = new_candidates(replace(request, bans=NO_BANS), self.tokenizer)
             return [TokenReader(each, request, self.tokenizer, self._lookup) for each in candidates]
         assert isinstance(self.tokenizer, LearnedTokenizer)
         stops = shared_stops(request.stops, include_stop=request.include_stop)

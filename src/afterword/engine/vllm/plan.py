@@ -9,9 +9,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from afterword.engine.request import GenerationRequest
-from afterword.engine.sampling.bias import TokenBias, check_tokens_are_left, token_bias
+from afterword.engine.sampling.bias import TokenBias, check_tokens_are_left, restricting, token_bias
 from afterword.engine.sampling.repetition import finite_penalty
 from afterword.errors import InvalidRequest
+from afterword.fields.bans import BAN_FIELDS
 from afterword.fields.decoding import DECODING_FIELDS
 from afterword.fields.field import RequestField
 from afterword.fields.grammars import CONSTRAINT_FIELDS, Grammar, kinds_lacking
@@ -46,8 +47,9 @@ class Plan:
     min_tokens: int
     end_ids: frozenset[int]
     sampling: Sampling
-    """Within vLLM's ranges; its `logit_bias` is in the next field."""
+    """Within vLLM's ranges; its `logit_bias` and `allowed_token_ids` are in the next field."""
     bias: TokenBias
+    bad_words: tuple[str, ...]
     seed: int
     """Not negative: vLLM takes -1 for no seed."""
     logprobs: int | None
@@ -61,9 +63,10 @@ def plan_of(request: GenerationRequest, index: int, limits: Limits) -> Plan:
 
     Raises `InvalidRequest` if the request leaves its candidates no token, or names more tokens than vLLM takes.
     """
-    bias = token_bias(request.sampling.logit_bias)
+    bias = token_bias(request.sampling)
     check_tokens_are_left(request, limits.n_vocab)
-    _check_length("logit_bias", bias.forced or bias.added, limits.max_listed)
+    _check_length("logit_bias", bias.added, limits.max_listed)
+    _check_length(restricting(request.sampling), bias.allowed or (), limits.max_listed)
     _check_length("stop_token_ids", request.end_ids, limits.max_end_ids)
     return Plan(
         prompt=request.prompt,
@@ -72,6 +75,7 @@ def plan_of(request: GenerationRequest, index: int, limits: Limits) -> Plan:
         end_ids=request.end_ids,
         sampling=_within_ranges(request.sampling.plain(), limits),
         bias=bias,
+        bad_words=request.bans.exact,
         seed=seed_of(request.seed, request.prompt_index, index),
         logprobs=request.logprobs,
         prompt_logprobs=request.prompt_logprobs if index == 0 else None,
@@ -92,11 +96,11 @@ def sampling_arguments(sampling: Sampling) -> dict[str, float]:
     return {
         field.called.get(VLLM, field.name): values[field.name]
         for field in SAMPLING_FIELDS
-        if field.name != "logit_bias" and _knows(field)
+        if field.name not in ("logit_bias", "allowed_token_ids") and _knows(field)
     }
 
 
-_ASKED_FOR = (*SAMPLING_FIELDS, *CONSTRAINT_FIELDS, *DECODING_FIELDS)
+_ASKED_FOR = (*SAMPLING_FIELDS, *CONSTRAINT_FIELDS, *DECODING_FIELDS, *BAN_FIELDS)
 
 
 def missing_features(fields: Iterable[RequestField] = _ASKED_FOR) -> dict[str, str]:
@@ -107,7 +111,7 @@ def missing_features(fields: Iterable[RequestField] = _ASKED_FOR) -> dict[str, s
 
 
 def _knows(field: RequestField) -> bool:
-    return field.documented or VLLM in field.vendors
+    return field.documented or VLLM in field.vendors or field.feature == "logit_bias"
 
 
 def _within_ranges(sampling: Sampling, limits: Limits) -> Sampling:
@@ -116,6 +120,7 @@ def _within_ranges(sampling: Sampling, limits: Limits) -> Sampling:
         top_k=0 if sampling.top_k >= limits.n_vocab else sampling.top_k,
         repetition_penalty=finite_penalty(sampling.repetition_penalty),
         logit_bias=(),
+        allowed_token_ids=(),
     )
 
 

@@ -6,6 +6,7 @@ Everything here runs on the core's loop. Owns the order of the events; does not 
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 from afterword.engine.candidate import Candidate, new_candidates
 from afterword.engine.events import Event, PromptDone, Started
@@ -15,6 +16,7 @@ from afterword.engine.tracker import RequestTracker
 from afterword.engine.vllm.core import Core, CoreOutput
 from afterword.engine.vllm.plan import Plan
 from afterword.errors import EngineFailed
+from afterword.fields.bans import NO_BANS
 from afterword.tokens import Tokenizer
 
 
@@ -35,7 +37,8 @@ class VllmJob:
         """Sequences that have not been released."""
         self._request = request
         self._plans = plans
-        self._candidates = new_candidates(request, tokenizer)
+        # vLLM has seen to what is banned.
+        self._candidates = new_candidates(replace(request, bans=NO_BANS), tokenizer)
         self._post = post
         self._tracker = tracker
         self._started = False
