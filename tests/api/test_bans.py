@@ -32,6 +32,7 @@ FIELDS: list[dict[str, Any]] = [
     {"typical_p": 0.9, "xtc_probability": 0.5, "dry_multiplier": 0.8, "mirostat": 2},
     {"frequency_penalty": 1, "repetition_penalty": 1.3, "no_repeat_ngram_size": 3},
     {"adaptive_target": 0.3, "min_p": 0.01},
+    {"guidance_scale": 1.5, "negative_prompt": "other words "},
     {"regex": "[hel w]{3,50}"},
     {"temperature": 0, "json_schema": {"type": "object", "properties": {"hello": {"type": "string"}}}},
 ]
@@ -162,6 +163,8 @@ async def test_a_model_whose_end_is_banned_goes_on() -> None:
         ({"allowed_token_ids": [7], "custom_token_bans": [7]}, "allowed_token_ids", "bans every token"),
         ({"logit_bias": {"7": 100}, "custom_token_bans": [7]}, "logit_bias", "together ban every token"),
         ({"ban_eos_token": "yes"}, "ban_eos_token", "must be a boolean"),
+        ({"use_beam_search": True, "best_of": 2, "bad_words": ["a"]}, "use_beam_search", "texts that are banned"),
+        ({"num_beams": 2, "banned_regex": ["a"]}, "num_beams", "texts that are banned"),
     ],
 )
 async def test_what_cannot_be_banned_is_a_400_that_says_why(fields: dict[str, Any], param: str, words: str) -> None:

@@ -7,7 +7,7 @@ from afterword.engine.events import Event
 from afterword.engine.sampling.sampler import Sampler
 
 Numbers = tuple[float | None, tuple[tuple[int, float], ...], tuple[float, ...]]
-"""Log-probabilities of a token as `Candidate.accept` takes them: its own, those of the likeliest, those of named ones."""
+"""Log-probabilities as `Candidate.accept` takes them: a token's own, those of the likeliest, those of named ones."""
 
 NO_NUMBERS: Final[Numbers] = (None, (), ())
 

@@ -18,7 +18,7 @@ from tests.models.tiny import Tiny, write_tiny
 from afterword.engine.llama.arithmetic import FLOATS, INDEPENDENT, QUANTISED, Arithmetic
 from afterword.engine.llama.llama_engine import LlamaEngine
 from afterword.engine.llama.llama_loading import load_engine
-from afterword.engine.request import GenerationRequest
+from afterword.engine.request import GenerationRequest, Guidance
 from afterword.fields.bans import TextBans
 from afterword.fields.sampling import Sampling
 
@@ -113,6 +113,7 @@ async def test_models_of_llama_cpp_go_back_to_the_same_bytes(engine: LlamaEngine
             logprobs=1,
             n_candidates=2,
             bans=bans,
+            guidance=Guidance(1.5, "", tuple(range(90, 50, -1))) if seed == 3 else None,
         )
         for seed in range(4)
     ]

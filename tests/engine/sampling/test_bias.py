@@ -21,6 +21,23 @@ def test_a_bias_of_100_either_way_is_no_sum(logit_bias: tuple[tuple[int, float],
     assert token_bias(Sampling(logit_bias=logit_bias)) == meant
 
 
+@pytest.mark.parametrize(
+    ("allowed", "logit_bias", "meant"),
+    [
+        ((7, 3), (), TokenBias((3, 7), {})),
+        ((7, 3), ((3, 1.5), (4, 2.0)), TokenBias((3, 7), {3: 1.5})),
+        ((7, 3), ((3, -100.0),), TokenBias((7,), {})),
+        ((3,), ((3, -100.0),), TokenBias((), {})),
+        ((7, 3), ((7, 100.0), (4, 100.0), (3, 2.0)), TokenBias((7,), {})),
+        ((3,), ((4, 100.0),), TokenBias((), {})),
+    ],
+)
+def test_a_bias_counts_within_what_is_allowed(
+    allowed: tuple[int, ...], logit_bias: tuple[tuple[int, float], ...], meant: TokenBias
+) -> None:
+    assert token_bias(Sampling(logit_bias=logit_bias, allowed_token_ids=allowed)) == meant
+
+
 def bans(n: int) -> Sampling:
     return Sampling(logit_bias=tuple((token, -100.0) for token in range(n)))
 

@@ -18,6 +18,7 @@ IDS = {
     "truncate_prompt_tokens",
     "add_special_tokens",
     "return_token_ids",
+    "allowed_token_ids",
 }
 """Given as token ids, or derived from them."""
 
@@ -26,8 +27,12 @@ OURS = {"top_a", "tfs", "epsilon_cutoff", "eta_cutoff", "smoothing_factor", "ske
     "grammars_guidance",
     "beams",
     "guidance_scale",
+    "bans",
 }
 """What no other kind of server has."""
+
+VLLMS = {"bad_words", "allowed_token_ids"}
+"""Bans that vLLM has too."""
 
 HERE = {"logprob_token_ids"}
 """What engines of this server alone have."""
@@ -51,10 +56,11 @@ def lacks(kind: UpstreamKind, *, exact: bool, **supports: Any) -> dict[str, str]
     [
         ("afterword", set()),
         ("vllm", WRITERS),
-        ("llama-server", OURS | SCHEMAS | {"prompt_logprobs", "min_tokens", "return_token_ids"}),
+        ("llama-server", OURS | VLLMS | SCHEMAS | {"prompt_logprobs", "min_tokens", "return_token_ids"}),
         (
             "openai",
             WRITERS
+            | VLLMS
             | NO_FORMS
             | {"top_k", "min_p", "repetition_penalty", "ignore_eos", "min_tokens", "return_token_ids"},
         ),
@@ -70,10 +76,11 @@ def test_with_the_tokenizer_a_model_lacks_what_its_server_does(kind: UpstreamKin
     ("kind", "missing"),
     [
         ("afterword", IDS),
-        ("llama-server", OURS | SCHEMAS | IDS | {"min_tokens", "skip_special_tokens"}),
+        ("llama-server", OURS | VLLMS | SCHEMAS | IDS | {"min_tokens", "skip_special_tokens"}),
         (
             "openai",
             WRITERS
+            | VLLMS
             | NO_FORMS
             | IDS
             | {"top_k", "min_p", "repetition_penalty", "ignore_eos", "min_tokens", "skip_special_tokens"},
@@ -90,7 +97,7 @@ def test_without_it_everything_is_missing_that_takes_token_ids(kind: UpstreamKin
 
 def test_switches_that_are_off_are_said() -> None:
     off = lacks("afterword", exact=True, logprobs=False, penalties=False, seed=False, extensions=())
-    assert set(off) - HERE == (WRITERS - {"grammars_guidance"}) | {
+    assert set(off) - HERE == (WRITERS - {"grammars_guidance"}) | VLLMS | {
         "grammars",
         "logprobs",
         "best_of",

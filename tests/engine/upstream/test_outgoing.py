@@ -12,6 +12,7 @@ from afterword.engine.grammars.grammar_compiler import compiled
 from afterword.engine.request import Beams, GenerationRequest, Guidance
 from afterword.engine.upstream.learned_tokenizer import LearnedTokenizer
 from afterword.engine.upstream.outgoing import OutgoingRequest, Target, outgoing_requests
+from afterword.fields.bans import TextBans
 from afterword.fields.grammars import Grammar
 from afterword.fields.repeats import Repeats
 from afterword.fields.sampling import Sampling
@@ -115,6 +116,19 @@ def test_llama_server_gets_the_order_and_the_range_that_were_asked_for() -> None
         "temperature",
     ]
     assert (body["repeat_last_n"], body["dry_base"], body["typical_p"]) == (64, 1.75, 0.9)
+
+
+def test_bans_are_said_where_there_are_any() -> None:
+    bans = TextBans(("a", "b"), ("c",), "(?:d+)")
+    sampling = replace(WARM, allowed_token_ids=(5, 7))
+    sent = only(outgoing_requests(request(bans=bans, sampling=sampling), target()))
+    fields = {
+        "bad_words": ["a", "b"],
+        "banned_strings": ["c"],
+        "banned_regex": ["(?:d+)"],
+        "allowed_token_ids": [5, 7],
+    }
+    assert sent == only(outgoing_requests(request(), target())) | fields
 
 
 @pytest.mark.parametrize(

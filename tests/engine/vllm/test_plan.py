@@ -14,6 +14,7 @@ from afterword.engine.grammars.grammar_compiler import compiled
 from afterword.engine.sampling.bias import TokenBias
 from afterword.engine.vllm.plan import Limits, Plan, missing_features, plan_of, sampling_arguments, seed_of
 from afterword.errors import InvalidRequest
+from afterword.fields.bans import TextBans
 from afterword.fields.field import RequestField
 from afterword.fields.grammars import Grammar
 from afterword.fields.sampling import SAMPLING_FIELDS, Sampling
@@ -56,7 +57,12 @@ def test_sampling_is_passed_on_as_it_is() -> None:
         repetition_penalty=1.2,
     )
     found = plan(sampling=replace(warm, logit_bias=((3, 2.5),)))
-    assert (found.sampling, found.bias) == (warm, TokenBias((), {3: 2.5}))
+    assert (found.sampling, found.bias) == (warm, TokenBias(None, {3: 2.5}))
+
+
+def test_bans_are_passed_on_as_they_are() -> None:
+    found = plan(sampling=Sampling(allowed_token_ids=(3, 1), logit_bias=((3, 2.5),)), bans=TextBans(("no", "so")))
+    assert (found.bias, found.bad_words) == (TokenBias((1, 3), {3: 2.5}), ("no", "so"))
 
 
 def test_sampling_is_said_by_vllm_s_own_names() -> None:
