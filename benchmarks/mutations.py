@@ -41,6 +41,9 @@ COMPLETIONS: tuple[Json, ...] = (
 OTHERS: tuple[tuple[str, Json], ...] = (
     ("/tokenize", {"prompt": "hello <|endoftext|>", "add_special_tokens": True, "return_token_strs": True}),
     ("/detokenize", {"tokens": [97, 98, 256]}),
+    ("/v1/score", {"prompt": "a b", "continuations": [" c", " d e"]}),
+    ("/v1/score", {"pairs": [["a", "b"], [[97], [98, 99]]], "user": "u"}),
+    ("/score", {"query": "a", "items": ["b", "c"], "label_token_ids": [97, 98], "apply_softmax": True}),
 )
 
 NAMES = (
