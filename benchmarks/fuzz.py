@@ -25,6 +25,10 @@ from benchmarks.own_server import OwnServer, serving
 from httptools import HttpParserError, HttpResponseParser
 
 AT_ONCE = 16
+CONTEXT = 512
+"""Tokens, so that no answer is long."""
+QUIET = ("--database", "none", "--log-level", "error")
+
 SILENCE = 0.2
 """Seconds after which a connection is not expected to bring more."""
 
@@ -184,7 +188,7 @@ def report(name: str, n: int, found: Found, seconds: float) -> bool:
 async def measure(n_bodies: int, n_streams: int, seed: int, model: str) -> bool:
     """Send both kinds to one server; whether it kept to everything."""
     good = True
-    async with serving("--model", model, "--database", "none", "--log-level", "error") as server:
+    async with serving("--model", model, "--context", str(CONTEXT), *QUIET) as server:
         children = server.children
         kinds: tuple[tuple[str, int, Callable[[random.Random], Any], Send], ...] = (
             ("bodies", n_bodies, request, send_body),

@@ -4,12 +4,15 @@ import json
 from typing import Any
 
 import httpx
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.api.folding import chunks_of, fold
 from tests.api.served import app_of, client_of
 from tests.fuzz.bodies import JUNK, any_bodies, good_bodies
 from tests.fuzz.rules import check_answer, check_error
+
+from afterword.fields.table import FIELDS
 
 BOUNDED = settings(suppress_health_check=[HealthCheck.too_slow])
 
@@ -86,3 +89,23 @@ async def test_any_body_is_answered_or_refused_well(path: str, body: str) -> Non
 async def test_a_text_survives_its_tokens(text: str) -> None:
     tokens = (await post({"prompt": text}, "/tokenize")).json()["tokens"]
     assert (await post({"tokens": tokens}, "/detokenize")).json() == {"prompt": text}
+
+
+INTEGERS = [field.name for field in FIELDS if field.le is None and type(field.default) is int]
+REPEATING = {
+    "prompt": "abc abc abc",
+    "max_tokens": 6,
+    "ignore_eos": True,
+    "dry_multiplier": 1,
+    "repetition_penalty": 1.3,
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+async def test_a_number_may_be_larger_than_any_text(name: str) -> None:
+    async with client_of(app_of()) as client:
+        for number in (2**31, 2**32, 2**63 - 1, 2**63, 10**30):
+            for body in (REPEATING, REPEATING | {"mirostat": 2, "stream": True}, {"prompt": "abc", "max_tokens": 2}):
+                response = await client.post("/v1/completions", json=body | {name: number})
+                assert response.status_code in (200, 400), (number, response.text)
+                assert "server_error" not in response.text, (number, response.text)

@@ -13,6 +13,9 @@ from afterword.fields.repeats import Repeats
 _LONGEST: Final = 128
 """Tokens. Longer repetitions cost no more than these: far more than any model can outweigh."""
 
+_ANY: Final = 2**30
+"""Tokens: more than any text has, so that a longer repetition that is asked about is one that never comes."""
+
 _MOST: Final = 1e9
 """Most that is taken off a logit, so that it stays finite."""
 
@@ -56,16 +59,17 @@ class Dry(Recurrence):
     def __init__(self, repeats: Repeats, prompt: Sequence[int], piece: Pieces) -> None:
         self._repeats = repeats
         self._breakers = BreakFinder(repeats.dry_sequence_breakers, piece)
-        longest = max(_LONGEST, repeats.dry_allowed_length)
+        self._allowed = min(repeats.dry_allowed_length, _ANY)
+        longest = max(_LONGEST, self._allowed)
         self._matches = Matches(prompt, self._breakers.read(prompt), longest)
 
     @override
     def found(self) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         repeats = self._repeats
-        tokens, lengths = self._matches.followers(repeats.dry_allowed_length, repeats.dry_range)
+        tokens, lengths = self._matches.followers(self._allowed, repeats.dry_range)
         counts = np.array([not self._breakers.would_break(int(token)) for token in tokens], dtype=np.bool_)
         tokens, lengths = tokens[counts], lengths[counts]
-        beyond = (lengths - repeats.dry_allowed_length).astype(np.float64)
+        beyond = (lengths - self._allowed).astype(np.float64)
         with np.errstate(over="ignore"):
             costs = repeats.dry_multiplier * repeats.dry_base**beyond
         return tokens, np.minimum(costs, _MOST).astype(np.float32)
@@ -78,7 +82,8 @@ class Dry(Recurrence):
     @override
     def copy(self) -> Self:
         other = object.__new__(type(self))
-        other._repeats, other._breakers, other._matches = self._repeats, self._breakers.copy(), self._matches.copy()
+        other._repeats, other._allowed = self._repeats, self._allowed
+        other._breakers, other._matches = self._breakers.copy(), self._matches.copy()
         return other
 
 
@@ -86,8 +91,8 @@ class NoRepeatedNgram(Recurrence):
     """Bans tokens that would complete a row of n tokens that the prompt or the completion has already."""
 
     def __init__(self, n: int, prompt: Sequence[int]) -> None:
-        self._n = n
-        self._matches = Matches(prompt, np.zeros(len(prompt), dtype=np.bool_), max(n - 1, 1))
+        self._n = min(n, _ANY)
+        self._matches = Matches(prompt, np.zeros(len(prompt), dtype=np.bool_), max(self._n - 1, 1))
 
     @override
     def found(self) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
