@@ -28,7 +28,7 @@ def locked_url() -> Iterator[str]:
 
 def spelled(default: object) -> str:
     match default:
-        case None:
+        case None | "":
             return "none"
         case bool():
             return str(default).lower()
@@ -61,6 +61,51 @@ def test_samplers_are_folded_until_one_is_set(playground: Playground) -> None:
     expect(field).to_be_hidden()
     playground.page.locator("#preset").select_option("Typical")
     expect(field).to_be_visible()
+
+
+def test_a_json_schema_of_several_lines_gives_the_answer_its_form(playground: Playground) -> None:
+    person = {"properties": {"name": {"enum": ["Ann", "Bob"]}}, "required": ["name"], "additionalProperties": False}
+    schema = {"type": "object"} | person
+    playground.page.get_by_text("Form of the answer", exact=True).click()
+    playground.set("json_schema", json.dumps(schema, indent=2))
+    playground.type("A person as JSON: ")
+    playground.complete()
+    assert json.loads(playground.text.removeprefix("A person as JSON: "))["name"] in ("Ann", "Bob")
+    playground.set("json_schema", '{"type":\n')
+    playground.press("Complete")
+    expect(playground.complaint("json_schema")).to_contain_text("'json_schema' is no JSON")
+
+
+def test_presets_of_writers_set_values_that_the_server_takes(playground: Playground) -> None:
+    preset = playground.page.get_by_role("combobox", name="Preset", exact=True)
+    known = preset.locator("optgroup[label='Known to writers'] option").all_inner_texts()
+    assert {"simple-1", "Midnight Enigma", "Universal-Light"} <= set(known)
+    playground.choose_model("echo")
+    playground.type("abc ")
+    for name in [*known, "Four beams"]:
+        preset.select_option(name)
+        with playground.page.expect_response("**/v1/completions") as answered:
+            playground.complete()
+        assert answered.value.status == 200, name
+
+
+def test_beams_come_side_by_side_with_the_best_first(playground: Playground) -> None:
+    playground.page.locator("#preset").select_option("Four beams")
+    expect(playground.field("num_beams")).to_be_visible()
+    playground.type("The capital of France is")
+    playground.complete()
+    expect(playground.candidates).to_have_count(4)
+    assert len(set(playground.candidates.all_inner_texts())) == 4
+
+
+def test_guidance_by_a_prompt_of_several_lines_is_sent(playground: Playground) -> None:
+    playground.page.get_by_text("Beams and guidance", exact=True).click()
+    playground.set("guidance_scale", "1.5")
+    playground.set("negative_prompt", "dull\nand long")
+    playground.type("Hello")
+    with playground.page.expect_request("**/v1/completions") as sent:
+        playground.complete()
+    assert (sent.value.post_data_json or {})["negative_prompt"] == "dull\nand long"
 
 
 def test_what_is_set_is_sent_and_nothing_else(playground: Playground) -> None:

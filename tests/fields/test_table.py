@@ -68,6 +68,9 @@ def test_a_field_is_an_extension_for_vendors_or_documented_but_not_both() -> Non
         ("min_p", "slider"),
         ("user", "text"),
         ("suffix", "text"),
+        ("json_schema", "lines"),
+        ("negative_prompt", "lines"),
+        ("early_stopping", "switch"),
         ("stop", "texts"),
         ("stop_token_ids", "numbers"),
         ("logit_bias", "bias"),
@@ -108,7 +111,7 @@ def homes(name: str) -> set[str]:
 
 
 def test_a_field_of_samplers_is_declared_once_and_used_where_tokens_are_drawn() -> None:
-    assert homes("top_a") == {"fields/shaping.py", "fields/order.py", "engine/sampling/truncation.py"}
+    assert homes("epsilon_cutoff") == {"fields/shaping.py", "fields/order.py", "engine/sampling/truncation.py"}
 
 
 NEW = [field.name for field in (*SHAPING_FIELDS, *REPEAT_FIELDS) if field.name != "samplers"] + ["return_token_ids"]

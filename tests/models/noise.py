@@ -8,17 +8,27 @@ from contextlib import asynccontextmanager
 from tests.fakes import generation_request
 
 from afterword.engine.base import Engine
-from afterword.engine.request import GenerationRequest
+from afterword.engine.request import Beams, GenerationRequest, Guidance
 from afterword.fields.sampling import Sampling
 
 
 def any_request(engine: Engine, rng: random.Random, texts: Sequence[Sequence[int]]) -> GenerationRequest:
-    """A request of random length, with or without a seed, scored or not, on the beginning of one of `texts`."""
+    """A request of random length, with or without a seed, scored or not, on the beginning of one of `texts`.
+
+    Some search, some are guided.
+    """
     text = rng.choice(texts)
+    n_candidates = rng.choice((1, 1, 1, 2, 3))
+    kind = rng.random()
+    beams = Beams(1.0, rng.choice((True, False, "never"))) if kind < 0.1 else None
+    negative = tuple(rng.choice(texts)[: rng.randint(1, 60)])
+    guidance = Guidance(1.5, "", negative) if kind > 0.9 else None
     prompt = [*text[: rng.randint(1, len(text))], *(rng.randrange(engine.tokenizer.n_vocab) for _ in range(3))]
     return generation_request(
         prompt,
-        n_candidates=rng.choice((1, 1, 1, 2, 3)),
+        n_candidates=n_candidates,
+        beams=beams,
+        guidance=guidance,
         max_tokens=rng.randint(1, 24),
         sampling=Sampling(temperature=rng.choice((0.0, 0.7, 1.0))),
         seed=rng.randrange(2**31),

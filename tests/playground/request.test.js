@@ -111,3 +111,13 @@ test("scoring asks for no token, and keeps of the fields only those that say wha
   });
   assert.equal(scoring({ ...DRAFT, params: { logprobs: 0 } }).logprobs, 0);
 });
+
+test("what chooses the best comes at the end, everything else as it grows", () => {
+  const streams = (params) => completion({ ...DRAFT, params }).body.stream === true;
+  for (const params of [{}, { n: 2 }, { n: 2, best_of: 2 }, { num_beams: 1 }, { use_beam_search: false }]) {
+    assert.ok(streams(params), JSON.stringify(params));
+  }
+  for (const params of [{ best_of: 2 }, { num_beams: 2, n: 2 }, { use_beam_search: true }]) {
+    assert.ok(!streams(params), JSON.stringify(params));
+  }
+});

@@ -17,7 +17,7 @@ from afterword.text.brief import brief
 NOT_OPTIONS = frozenset({"model", "prompt", "stream", "stream_options"})
 """Given by other means: `--model`, the argument, and the way the command prints."""
 
-_METAVARS = {"text": "TEXT", "texts": "TEXT", "numbers": "ID", "bias": "ID=BIAS"}
+_METAVARS = {"text": "TEXT", "lines": "TEXT", "texts": "TEXT", "numbers": "ID", "bias": "ID=BIAS"}
 
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\"}
 

@@ -78,7 +78,9 @@ class CompletionBody:
         ge=-(2**31),
         le=2**31 - 1,
     )
-    stream: bool = documented(False, "Send the choices as they grow.", "On, unless best_of is above n.", kind="answer")
+    stream: bool = documented(
+        False, "Send the choices as they grow.", "On, unless best_of is above n or there are beams.", kind="answer"
+    )
     stream_options: StreamOptions | None = documented(
         None, "Only with stream.", "Asks for the token counts.", kind="answer"
     )

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import PlainValidator, WithJsonSchema
 
 from afterword.fields.field import Control, extension, fields_of
-from afterword.fields.shapes import Text, refusal, shown
+from afterword.fields.shapes import Lines, refusal, shown
 
 
 def _early_stopping(value: object) -> bool | str:
@@ -50,7 +50,7 @@ class Decoding:
         aliases=("cfg_scale",),
         vendors=_OURS,
     )
-    negative_prompt: Text = extension("", "The prompt to steer away from; empty is a new document.", _GROUP)
+    negative_prompt: Lines = extension("", "The prompt to steer away from; empty is a new document.", _GROUP)
 
     @property
     def searches(self) -> bool:

@@ -36,7 +36,7 @@ Kind = Literal["sampling", "answer", "neutral"]
 class Control:
     """An annotation of a field's type: how its values are entered by hand.
 
-    `text`, `texts`, `numbers`, `bias` or `switch`; numbers and booleans need none.
+    `text`, `lines` (a text of several), `texts`, `numbers`, `bias` or `switch`; numbers and booleans need none.
     """
 
     name: str

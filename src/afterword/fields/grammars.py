@@ -174,7 +174,7 @@ _OBJECT: Any = {"type": "object"}
 _OBJECT_OR_TEXT: Any = {"anyOf": [_OBJECT, {"type": "string"}]}
 _STRING: Any = {"type": "string"}
 
-Schema = Annotated[Grammar | None, PlainValidator(_schema), WithJsonSchema(_OBJECT_OR_TEXT), Control("text")]
+Schema = Annotated[Grammar | None, PlainValidator(_schema), WithJsonSchema(_OBJECT_OR_TEXT), Control("lines")]
 Regex = Annotated[Grammar | None, PlainValidator(_regex), WithJsonSchema(_STRING), Control("text")]
 Choice = Annotated[
     Grammar | None,
@@ -182,7 +182,7 @@ Choice = Annotated[
     WithJsonSchema({"type": "array", "items": {"type": "string"}}),
     Control("texts"),
 ]
-Text = Annotated[Grammar | None, PlainValidator(_text), WithJsonSchema(_STRING), Control("text")]
+Text = Annotated[Grammar | None, PlainValidator(_text), WithJsonSchema(_STRING), Control("lines")]
 AnyObject = Annotated[Grammar | None, PlainValidator(_any_object), WithJsonSchema({"type": "boolean"}), Control("text")]
 ResponseFormat = Annotated[Grammar | None, PlainValidator(_response_format), WithJsonSchema(_OBJECT), Control("text")]
 Structured = Annotated[Grammar | None, PlainValidator(_structured_outputs), WithJsonSchema(_OBJECT), Control("text")]

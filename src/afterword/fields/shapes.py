@@ -157,6 +157,8 @@ PROMPT_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "string"}, _STRINGS, _TOKENS
 
 Text = Annotated[str, AfterValidator(whole), Control("text")]
 
+Lines = Annotated[str, AfterValidator(whole), Control("lines")]
+
 Prompts = Annotated[
     tuple[PromptItem, ...],
     PlainValidator(prompts_of),

@@ -9,7 +9,7 @@ import { el } from "./dom.js";
  * The maker of each kind: `(id, field, {changed, dropped}) => control`. `changed(value)` is called with what a person
  * made of it; `dropped(work)` does `work`, which takes out a part of it at one click.
  */
-export const CONTROLS = { number, slider, switch: toggle, text, texts, numbers, bias };
+export const CONTROLS = { number, slider, switch: toggle, text, lines, texts, numbers, bias };
 
 function number(id, field, { changed }) {
   const input = el("input", {
@@ -64,6 +64,18 @@ function text(id, _field, { changed }) {
     autocomplete: "off",
     placeholder: "none",
     on: { input: () => changed(input.value === "" ? undefined : input.value) },
+  });
+  return { element: input, input, set: (value) => (input.value = value ?? "") };
+}
+
+/** One text of several lines, such as a JSON schema, sent as it is written. */
+function lines(id, _field, { changed }) {
+  const input = el("textarea", {
+    id,
+    rows: 3,
+    spellcheck: "false",
+    placeholder: "none",
+    on: { input: () => changed(input.value.trim() === "" ? undefined : input.value) },
   });
   return { element: input, input, set: (value) => (input.value = value ?? "") };
 }

@@ -145,7 +145,7 @@ function about({ description, minimum, maximum, exclusiveMinimum, default: other
   else if (exclusiveMinimum !== undefined) range = ` Above ${exclusiveMinimum}.`;
   else if (minimum !== undefined && Math.abs(minimum) < 1e15) range = ` ${minimum} or more.`;
   const shown = Array.isArray(otherwise) ? otherwise.map((item) => JSON.stringify(item)).join(", ") : otherwise;
-  return `${description}${range} Default: ${shown ?? "none"}.`;
+  return `${description}${range} Default: ${shown === "" ? "none" : (shown ?? "none")}.`;
 }
 
 function setByPage(fields) {

@@ -6,7 +6,7 @@ import { byId, el } from "./dom.js";
 import { notice } from "./notice.js";
 
 /** Presets that come along. */
-export const PRESETS = {
+const OURS = {
   "The page’s own": { max_tokens: 64 },
   "The API’s defaults": {},
   "Most likely text": { max_tokens: 64, temperature: 0 },
@@ -25,7 +25,37 @@ export const PRESETS = {
   Typical: { max_tokens: 64, typical_p: 0.9 },
   Mirostat: { max_tokens: 64, mirostat: 2, mirostat_tau: 5, mirostat_eta: 0.1 },
   "Adaptive P": { max_tokens: 64, min_p: 0.05, adaptive_target: 0.5 },
+  "Four beams": { max_tokens: 40, num_beams: 4, n: 4 },
 };
+
+/** Values that writers know by these names, from text-generation-webui and SillyTavern. */
+const KNOWN = {
+  "simple-1": { max_tokens: 64, temperature: 0.7, top_p: 0.9, top_k: 20, repetition_penalty: 1.15 },
+  "LLaMA-Precise": { max_tokens: 64, temperature: 0.7, top_p: 0.1, top_k: 40, repetition_penalty: 1.18 },
+  "Midnight Enigma": { max_tokens: 64, temperature: 0.98, top_p: 0.37, top_k: 100, repetition_penalty: 1.18 },
+  "Big O": {
+    max_tokens: 64,
+    temperature: 0.87,
+    top_p: 0.99,
+    top_k: 85,
+    typical_p: 0.68,
+    tfs: 0.68,
+    repetition_penalty: 1.01,
+  },
+  Shortwave: { max_tokens: 64, temperature: 1.53, top_p: 0.64, top_k: 33, top_a: 0.04, repetition_penalty: 1.07 },
+  "TFS with Top A": { max_tokens: 64, temperature: 0.7, tfs: 0.95, top_a: 0.2, repetition_penalty: 1.15 },
+  "NovelAI (Storywriter)": {
+    max_tokens: 64,
+    temperature: 0.72,
+    top_p: 0.73,
+    repetition_penalty: 1.1,
+    temperature_last: true,
+  },
+  "Universal-Light": { max_tokens: 64, temperature: 1.25, min_p: 0.1 },
+  "Universal-Creative": { max_tokens: 64, temperature: 1.5, min_p: 0.1 },
+};
+
+export const PRESETS = { ...OURS, ...KNOWN };
 
 export const FIRST_PRESET = "The page’s own";
 
@@ -93,13 +123,8 @@ export class Presets {
     const own = Object.keys(this.#saved);
     this.#list.replaceChildren(
       el("option", { value: "" }, "As set below"),
-      el(
-        "optgroup",
-        { label: "Come along" },
-        ...Object.keys(PRESETS)
-          .filter((name) => !own.includes(name))
-          .map((name) => el("option", {}, name)),
-      ),
+      groupOf("Come along", OURS, own),
+      groupOf("Known to writers", KNOWN, own),
       ...(own.length === 0 ? [] : [el("optgroup", { label: "Yours" }, ...own.map((name) => el("option", {}, name)))]),
     );
     this.#match();
@@ -110,6 +135,12 @@ export class Presets {
     this.#list.value = nameOf(this.#all, this.#parameters.values) ?? "";
     this.#remove.disabled = this.#saved[this.#list.value] === undefined;
   }
+}
+
+/** The presets that a person has not saved over. */
+function groupOf(label, presets, own) {
+  const names = Object.keys(presets).filter((name) => !own.includes(name));
+  return el("optgroup", { label }, ...names.map((name) => el("option", {}, name)));
 }
 
 /** The name of the preset with these values, in whatever order they were set; null if there is none. */

@@ -57,7 +57,9 @@ function requestBody({ model, params, colours }, prompt, suffix) {
   if (colours) body.logprobs = params.logprobs ?? DEFAULT_TOP;
   // Candidates are shown with their mean, which takes each token's own value.
   else if (params.logprobs === undefined && (n > 1 || (params.best_of ?? 1) > 1)) body.logprobs = 0;
-  if ((params.best_of ?? n) <= n) {
+  // Where the best are chosen, everything comes at the end.
+  const chooses = (params.best_of ?? n) > n || params.use_beam_search === true || (params.num_beams ?? 1) > 1;
+  if (!chooses) {
     body.stream = true;
     body.stream_options = { include_usage: true, include_obfuscation: false };
   }
