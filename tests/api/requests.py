@@ -32,6 +32,7 @@ REQUESTS: list[Any] = [
 
 EVERY_FIELD: dict[str, Any] = {
     "logprob_token_ids": [104, 3],
+    "logprobs_format": "json",
     "return_tokens_as_token_ids": True,
     "return_token_ids": True,
     "prompt": ["hello ", "world "],

@@ -94,7 +94,7 @@ async def test_of_many_models_an_error_names_some() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "most"), [({"max_logprobs": 7}, 7), ({"strict": True}, 5), ({"max_logprobs": 1000}, 100)]
+    ("settings", "most"), [({"max_logprobs": 7}, 7), ({"strict": True}, 5), ({"max_logprobs": 1000}, 258)]
 )
 async def test_cli_11_a_card_s_largest_logprobs_is_what_a_request_may_ask_for(
     settings: dict[str, Any], most: int

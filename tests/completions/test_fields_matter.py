@@ -43,6 +43,7 @@ CHANGES: dict[str, Any] = {
     "truncate_prompt_tokens": 1,
     "prompt_logprobs": 0,
     "logprob_token_ids": [7],
+    "logprobs_format": "base64",
     "return_tokens_as_token_ids": True,
     "return_token_ids": True,
     "typical_p": 0.5,

@@ -49,6 +49,7 @@ def test_nothing_given_means_the_documented_defaults() -> None:
         "truncate_prompt_tokens": -1,
         "prompt_logprobs": None,
         "logprob_token_ids": (),
+        "logprobs_format": "",
         "return_tokens_as_token_ids": False,
         "return_token_ids": False,
         "typical_p": 1.0,

@@ -66,10 +66,10 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         {
             "text": STRING,
             "index": _COUNT,
-            "logprobs": _or_null(ref("Logprobs")),
+            "logprobs": _or_null({"anyOf": [ref("Logprobs"), ref("LogprobArrays")]}),
             "finish_reason": _or_null({"enum": ["stop", "length", "content_filter"]}),
             "stop_reason": {"enum": ["timeout"]},
-            "prompt_logprobs": _array(_or_null({"type": "object", "additionalProperties": ref("PromptToken")})),
+            "prompt_logprobs": {"anyOf": [ref("PromptLogprobs"), ref("LogprobArrays")]},
             "prompt_token_ids": _or_null(_array(_COUNT)),
             "token_ids": _array(_COUNT),
         },
@@ -78,6 +78,18 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "prompt_token_ids",
         "token_ids",
     ),
+    "NumberArray": _object(
+        {
+            "dtype": {"enum": ["int32", "float32"]},
+            "shape": _array(_COUNT),
+            "data": {**STRING, "contentEncoding": "base64"},
+        }
+    ),
+    "LogprobArrays": _object(
+        dict.fromkeys(("token_ids", "token_logprobs", "top_ids", "top_logprobs", "text_offset"), ref("NumberArray")),
+        "text_offset",
+    ),
+    "PromptLogprobs": _array(_or_null({"type": "object", "additionalProperties": ref("PromptToken")})),
     "PromptToken": _object({"logprob": {"type": "number"}, "rank": _or_null(_COUNT), "decoded_token": STRING}),
     "Usage": _object(
         {

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from afterword.api.render_arrays import ArrayFormat
 from afterword.api.render_logprobs import LogprobFormat, format_of
 from afterword.api.sse import frame
 from afterword.api.wire import dumps
@@ -126,7 +127,7 @@ class BodyRenderer:
             }
         )
 
-    def _choice(self, choice: Choice, form: LogprobFormat) -> dict[str, Any]:
+    def _choice(self, choice: Choice, form: LogprobFormat | ArrayFormat) -> dict[str, Any]:
         k, prompt_k = self.completion.shown.logprobs, self.completion.shown.prompt_logprobs
         shown: dict[str, Any] = {
             "text": choice.text,

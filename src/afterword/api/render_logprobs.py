@@ -9,6 +9,7 @@ from typing import Protocol, TypedDict
 
 from typing_extensions import override
 
+from afterword.api.render_arrays import ArrayFormat
 from afterword.api.wire import finite
 from afterword.completions.assemble import Echo
 from afterword.completions.completion import Completion
@@ -53,8 +54,10 @@ class IdSpelling(Spelling):
         return f"token_id:{token}"
 
 
-def format_of(completion: Completion, tokenizer: Tokenizer) -> "LogprobFormat":
+def format_of(completion: Completion, tokenizer: Tokenizer) -> "LogprobFormat | ArrayFormat":
     """Log-probabilities as a request wants them."""
+    if completion.shown.logprobs_format == "base64":
+        return ArrayFormat(completion.generations[0].named_ids)
     names = IdSpelling() if completion.shown.return_tokens_as_token_ids else None
     return LogprobFormat(tokenizer, names, completion.generations[0].named_ids)
 

@@ -111,6 +111,9 @@ def most_logprobs(served: ServedModel, server: ServerConfig) -> int:
 
 def _check_logprobs(body: CompletionBody, served: ServedModel, server: ServerConfig) -> None:
     most = most_logprobs(served, server)
+    if body.shown.logprobs_format == "base64" and not server.strict:
+        # Bounded by what an answer may list.
+        most = served.engine.capabilities.max_logprobs
     for param, given in (("logprobs", body.shown.logprobs), ("prompt_logprobs", body.shown.prompt_logprobs)):
         if given is not None and given > most:
             raise InvalidRequest(

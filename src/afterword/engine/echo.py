@@ -55,7 +55,7 @@ class EchoEngine(Engine):
         """`max_waiting`: sequences beyond the slots before `Overloaded`. `token_delay`: seconds between tokens."""
         self.tokenizer: Tokenizer = ByteTokenizer()
         self.capabilities = Capabilities(
-            context=context, max_logprobs=100, reproducible=True, prefix_cache=False, n_slots=n_slots
+            context=context, max_logprobs=self.tokenizer.n_vocab, reproducible=True, prefix_cache=False, n_slots=n_slots
         )
         self.fingerprint = "fp_" + hashlib.blake2b(f"echo 1, context {context}".encode(), digest_size=5).hexdigest()
         self._model = EchoModel(self.tokenizer.n_vocab, first_control=ByteTokenizer.END)

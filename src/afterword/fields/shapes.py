@@ -182,6 +182,20 @@ LogitBias = Annotated[
     Control("bias"),
 ]
 
+
+def _logprobs_form(value: str) -> str:
+    if value not in ("", "json", "base64"):
+        raise refusal("invalid_value", f"must be json or base64, not {shown(value)}.")
+    return "" if value == "json" else value
+
+
+LogprobsForm = Annotated[
+    str,
+    AfterValidator(_logprobs_form),
+    WithJsonSchema({"type": "string", "enum": ["", "json", "base64"]}),
+    Control("text"),
+]
+
 RULES = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False)
 
 

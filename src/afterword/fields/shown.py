@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from afterword.fields.field import documented, extension, fields_of
-from afterword.fields.shapes import TokenIds
+from afterword.fields.shapes import LogprobsForm, TokenIds
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,13 @@ class Shown:
         goes_with="logprobs",
         needs_ids=True,
         only_here=True,
+    )
+    logprobs_format: LogprobsForm = extension(
+        "",
+        "base64: log-probabilities as arrays of numbers, k up to the whole vocabulary.",
+        "Not needed: the page reads JSON.",
+        kind="answer",
+        goes_with="logprobs",
     )
     return_tokens_as_token_ids: bool = extension(
         False, "Log-probabilities name each token `token_id:N`.", "Off: the page shows text.", kind="answer"

@@ -127,6 +127,18 @@ def test_a_row_without_the_named_tokens_is_not_reused_for_them() -> None:
     assert again.prompt.n_cached == len(CONTEXT) + len(ENDINGS[1]) - 2
 
 
+def test_of_many_likeliest_tokens_few_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("afterword.engine.llama.demand.MOST_KEPT", 3)
+    harness = Harness(1)
+    whole = score(harness, ENDINGS[1], prompt_logprobs=N_VOCAB)
+    harness.finish()
+    assert scores_of(whole).top_ids.shape == (len(ENDINGS[1]), N_VOCAB)
+    assert {len(row.ids) for slot in harness.kv for row in slot.rows if row is not None} == {3}
+    again = score(harness, ENDINGS[1], prompt_logprobs=N_VOCAB)
+    harness.finish()
+    assert scores_of(again).top_logprobs.tobytes() == scores_of(whole).top_logprobs.tobytes()
+
+
 def test_a_named_token_may_be_one_of_several_candidates_prompts() -> None:
     harness = Harness(3)
     reading = harness.add(ask(CONTEXT, n_candidates=3, max_tokens=2, prompt_logprobs=0, named_ids=(1,)))[1]

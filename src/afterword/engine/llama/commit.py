@@ -73,12 +73,12 @@ class Committer:
         for place, row in zip(places, computed.logits, strict=False):
             lse = self._log_softmax.lse(row)
             follower = demand.follower(place)
-            top = self._log_softmax.top(row, lse, demand.score_top)
+            ids, logprobs = self._log_softmax.likeliest(row, lse, demand.score_top)
             slot.rows[place] = ScoreRow(
                 follower,
                 self._log_softmax.logprob(row, lse, follower),
-                np.array([token for token, _ in top], dtype=np.int32),
-                np.array([logprob for _, logprob in top], dtype=np.float64),
+                ids,
+                logprobs,
                 demand.named_ids,
                 self._log_softmax.named(row, lse, demand.named_ids),
             )
@@ -89,7 +89,10 @@ class Committer:
         self.counters.prompt_tokens += sequence.n_prompt
         self.counters.cached_tokens += sequence.n_reused
         # The leader's: of all candidates, it alone has the rows.
-        scores = _prompt_scores(slot.rows, sequence.demand) if sequence.scored else None
+        scores = None
+        if sequence.scored:
+            scores = _prompt_scores(slot.rows, sequence.demand)
+            slot.rows = [None if row is None else row.kept() for row in slot.rows]
         assert group.admitted_at is not None
         return PromptDone(sequence.n_reused, scores, max(0.0, group.admitted_at - group.queued_at))
 

@@ -1,9 +1,12 @@
 """What a sequence looks for in the prefix cache: tokens, and scores of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+
+MOST_KEPT = 128
+"""Likeliest tokens of a row that stay in memory, twelve bytes each."""
 
 Kin = tuple[int, int]
 """A request and a context of it."""
@@ -22,6 +25,12 @@ class ScoreRow:
     named_ids: tuple[int, ...] = ()
     named: tuple[float, ...] = ()
     """Log-probabilities of `named_ids`."""
+
+    def kept(self) -> "ScoreRow":
+        """As it is kept for other prompts: of many likeliest tokens the first."""
+        if len(self.ids) <= MOST_KEPT:
+            return self
+        return replace(self, ids=self.ids[:MOST_KEPT].copy(), logprobs=self.logprobs[:MOST_KEPT].copy())
 
 
 @dataclass(frozen=True, slots=True)

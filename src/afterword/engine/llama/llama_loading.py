@@ -48,9 +48,6 @@ from afterword.machine import idle_seconds
 
 log = structlog.get_logger("afterword.engine")
 
-MAX_LOGPROBS = 1000
-"""Likeliest tokens an answer can list for each token."""
-
 NEVER_FUSED = frozenset({"plm"})
 """Architectures at which llama.cpp aborts if attention is one operation."""
 
@@ -198,7 +195,7 @@ def _embedded(
     release_workers()
     capabilities = Capabilities(
         context=memory.context,
-        max_logprobs=min(MAX_LOGPROBS, model.n_vocab),
+        max_logprobs=model.n_vocab,
         reproducible=exact,
         prefix_cache=True,
         n_slots=memory.n_slots,

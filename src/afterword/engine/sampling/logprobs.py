@@ -71,4 +71,10 @@ class LogSoftmax:
 
         k may be 0 (none) or more than there are tokens (all). Each value is what `logprob` gives for that id.
         """
-        return tuple((token, self.logprob(row, lse, token)) for token in largest(row, k).tolist())
+        ids, values = self.likeliest(row, lse, k)
+        return tuple(zip(ids.tolist(), values.tolist(), strict=True))
+
+    def likeliest(self, row: NDArray[np.float32], lse: float, k: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """The same as two arrays."""
+        ids = largest(row, k)
+        return ids.astype(np.int32), np.maximum(row[ids].astype(np.float64) - lse, FLOOR)
