@@ -22,6 +22,9 @@ UNSUPPORTED: dict[str, tuple[object, ...]] = {
     "logits_processors": (),
     # searches instead of sampling
     "penalty_alpha": (0,),
+    # what text the model is given, and what is shown of special tokens
+    "token_healing": (False,),
+    "render_special": (False,),
     # penalties
     "encoder_repetition_penalty": (1,),
     "encoder_no_repeat_ngram_size": (0,),

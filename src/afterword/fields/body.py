@@ -47,7 +47,12 @@ class CompletionBody:
         le=20,
         supports=("logprobs",),
     )
-    stop: Stops = documented((), "Texts that end a choice and are left out of it.", "Length and choices")
+    stop: Stops = documented(
+        (),
+        "Texts that end a choice and are left out of it.",
+        "Length and choices",
+        aliases=("stop_sequence", "stopping_strings"),
+    )
     min_tokens: int = extension(
         0, "Sample no end before this many tokens.", "Length and choices", ge=0, vendors=("vllm",)
     )
@@ -59,9 +64,15 @@ class CompletionBody:
         (), "Tokens that end.", "Single tokens", needs_ids=True, ours_with_ids=True, vendors=("vllm",)
     )
     ignore_eos: bool = extension(
-        False, "Go on past the end-of-text token.", "Single tokens", vendors=("llama-server", "vllm")
+        False,
+        "Go on past the end-of-text token.",
+        "Single tokens",
+        aliases=("bypass_eos",),
+        vendors=("llama-server", "vllm"),
     )
-    add_special_tokens: bool = extension(True, "Add BOS where the model asks for it.", _READING, needs_ids=True)
+    add_special_tokens: bool = extension(
+        True, "Add BOS where the model asks for it.", _READING, aliases=("add_bos_token",), needs_ids=True
+    )
     truncate_prompt_tokens: int = extension(
         -1, "Keep the last k prompt tokens; -1: all.", _READING, ge=-1, needs_ids=True
     )
