@@ -22,7 +22,7 @@ from afterword.registry import ServedModel
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
-STATES = ("loading", "ready", "unreachable", "failed", "closed")
+STATES = ("unloaded", "starting", "loading", "ready", "unreachable", "failed", "closed")
 
 TOO_MANY = 429
 """The status of a request over a limit of its key."""

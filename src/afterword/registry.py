@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from afterword.config.vendor import LOCAL
 from afterword.engine.base import Engine
+from afterword.engine.on_demand import OnDemandEngine
 from afterword.errors import ModelNotFound
 from afterword.text.infill_template import InfillTemplate
 
@@ -22,8 +23,15 @@ class ServedModel:
     """Further facts for `/v1/models/{id}`: the file's name, size in bytes, what it cannot promise. No paths."""
     vendor: str = LOCAL
     """What runs it: the part of the full name before the slash."""
+    on_demand: OnDemandEngine | None = None
+    """The engine, if its model is loaded when it is asked for: who uses it holds it. None: it is there."""
     infill_template: InfillTemplate | None = None
     """Its prompt format for `suffix`; None: by its vocabulary's infill tokens, if it has some."""
+
+    @property
+    def is_loaded(self) -> bool:
+        """Its tokenizer can be used."""
+        return self.on_demand is None or self.on_demand.is_loaded
 
     @property
     def full_name(self) -> str:

@@ -13,6 +13,7 @@ from afterword.config.tree import ServerConfig
 from afterword.engine.base import Engine, EngineStats, Generation
 from afterword.engine.echo import EchoEngine
 from afterword.engine.events import Event, Started
+from afterword.engine.on_demand import OnDemandEngine
 from afterword.engine.request import GenerationRequest
 from afterword.gateway.interfaces import Gateway
 from afterword.gateway.opening import OPEN, single_key_gateway
@@ -25,7 +26,13 @@ def registry(*engines: Engine) -> Registry:
     """Models `echo` (also called `default`), `vendor/second`, ... over `engines`, one echo engine if none is given."""
     names = ("echo", "vendor/second")
     models = [
-        ServedModel(name, engine, CREATED, aliases=("default",) if name == "echo" else ())
+        ServedModel(
+            name,
+            engine,
+            CREATED,
+            aliases=("default",) if name == "echo" else (),
+            on_demand=engine if isinstance(engine, OnDemandEngine) else None,
+        )
         for name, engine in zip(names, engines or (EchoEngine(),), strict=False)
     ]
     return Registry(models)

@@ -15,6 +15,7 @@ from tests.cli.test_serve import COMMAND, address
 from tests.cli.test_serve import serving as serving_echo
 from tests.cli.test_stopping import until
 from tests.engine.upstream.fakes import ends_when_told, fake_upstream
+from tests.models.tiny import Tiny, write_tiny
 
 ECHO = '[[models]]\nname = "{name}"\npath = "echo"\ncontext = 64\n'
 
@@ -180,3 +181,33 @@ def test_a_log_that_cannot_be_opened_is_refused(afterword: Afterword, tmp_path: 
     result = afterword("serve", "--log-file", str(tmp_path / "none" / "a.log"))
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert "a.log cannot be opened: No such file or directory." in result.stderr
+
+
+def test_models_that_are_put_into_the_folder_are_found_and_those_that_are_loaded_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    for name in "ac":
+        write_tiny(folder, Tiny()).rename(folder / f"{name}.gguf")
+    text = f"[engine]\nmodels_dir = '{folder}'\nmemory = '2GB'\n" + ECHO.format(name="first")
+
+    def states() -> dict[str, str]:
+        return {model["id"]: model["state"] for model in httpx.get(f"{server.url}/models").json()["data"]}
+
+    def complete(model: str) -> int:
+        return httpx.post(f"{server.url}/completions", json={**BODY, "model": model}, timeout=100).status_code
+
+    with serving(tmp_path, text) as server:
+        assert states() == {"first": "ready", "a": "unloaded", "c": "unloaded"}
+        assert complete("a") == 200
+        write_tiny(folder, Tiny(seed=1)).rename(folder / "b.gguf")
+        server.reload(text)
+        server.said("the configuration was reloaded")
+        assert states() == {"first": "ready", "a": "ready", "b": "unloaded", "c": "unloaded"}
+        assert complete("b") == 200
+        (folder / "a.gguf").unlink()
+        server.reload(text)
+        server.said("the configuration was reloaded")
+        assert states() == {"first": "ready", "b": "ready", "c": "unloaded"}
+        server.said("a model was unloaded")
+        assert complete("a") == 404
+        server.log()

@@ -1,5 +1,6 @@
 """The configuration: which source wins, what is refused and in which words."""
 
+import math
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -484,3 +485,52 @@ def test_a_long_value_is_repeated_in_part(tmp_path: Path) -> None:
 def test_a_cluster_may_not_have_more_replicas_at_least_than_at_most(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="max_replicas is 2, less than min_replicas, which is 3"):
         load_config({"min_replicas": "3", "max_replicas": "2"}, {}, tmp_path)
+
+
+def folder_of(tmp_path: Path, *names: str) -> Path:
+    """A folder of models, in which nothing is read."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_text("")
+    return folder
+
+
+def test_models_of_the_folder_are_served_by_their_names_after_the_configured_ones(tmp_path: Path) -> None:
+    folder = folder_of(
+        tmp_path, "b.gguf", "a-00001-of-00002.gguf", "a-00002-of-00002.gguf", "taken.gguf", "default.gguf"
+    )
+    toml = f"[engine]\nmodels_dir = '{folder}'\nmodel_keep_alive = '1m'\n[[models]]\npath = 'echo'\nname = 'taken'\n"
+    models = load(tmp_path, toml).models
+    assert [(model.name, model.keep_alive) for model in models] == [("taken", None), ("a", 60.0), ("b", 60.0)]
+    assert models[1].path == str(folder / "a-00001-of-00002.gguf")
+
+
+def test_a_model_of_the_folder_can_be_served_alone(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, "a.gguf", "b.gguf")
+    (model,) = load(tmp_path, models_dir=str(folder), model="b").models
+    assert (model.name, model.keep_alive, model.aliases[0]) == ("b", None, "default")
+
+
+def test_retired_names_are_those_of_the_default_model_beside_a_folder(tmp_path: Path) -> None:
+    models = load(tmp_path, models_dir=str(folder_of(tmp_path, "a.gguf"))).models
+    assert [set(RETIRED_NAMES) <= set(model.aliases) for model in models] == [True, False]
+
+
+def test_a_model_of_a_hub_is_called_after_its_repository(tmp_path: Path) -> None:
+    names = ["hf:o/Model-1B-GGUF:Q8_0", "hf:o/other", "hf:o/r:sub/x-00001-of-00002.gguf"]
+    toml = "".join(f"[[models]]\npath = '{name}'\n" for name in names)
+    models = load(tmp_path, toml).models
+    assert [model.name for model in models] == ["Model-1B:Q8_0", "other", "x"]
+    assert [model.path for model in models] == names
+    assert "'hf:o' is no model of a hub" in refusal(tmp_path, "[[models]]\npath = 'hf:o'\n")
+
+
+def test_how_long_a_model_stays(tmp_path: Path) -> None:
+    toml = "[[models]]\npath = 'echo'\nkeep_alive = {}\n"
+    assert load(tmp_path, toml.format("'5m'")).models[0].keep_alive == 300
+    assert load(tmp_path, toml.format("-1")).models[0].keep_alive == math.inf
+    said = refusal(tmp_path, toml.format("'soon'"))
+    assert "it must be seconds such as 300, a time such as" in said
+    vendor = "vendor = ['local', 'v']\n[[vendors]]\nname = 'v'\nurl = 'http://h'\n"
+    assert "but not only llama.cpp runs the model" in refusal(tmp_path, toml.format("0") + vendor)

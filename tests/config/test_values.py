@@ -1,5 +1,6 @@
 """What setting values may be: what is taken, what is refused, and how each type is said in words."""
 
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,6 +20,7 @@ from afterword.config.values import (
     HeaderTable,
     HeaderText,
     HttpUrl,
+    KeepAlive,
     Memory,
     OneOrMore,
     RedisUrl,
@@ -66,6 +68,10 @@ def shown(value: object) -> str:
         (Memory, "4KiB", 4096),
         (Memory, "1%", Share(0.01)),
         (Memory, "100%", Share(1.0)),
+        (KeepAlive, "300", 300.0),
+        (KeepAlive, "1h30m5s", 5405.0),
+        (KeepAlive, "0", 0.0),
+        (KeepAlive, "-1", math.inf),
         (Directory, "/a/b", Path("/a/b")),
         (Template, "{suffix}{prefix}", parse_template("{suffix}{prefix}")),
         (FileOrFunction, "words.txt", Path("words.txt")),

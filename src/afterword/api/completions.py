@@ -20,6 +20,7 @@ from afterword.api.dialect import OPENAI, SCALE_GP, Dialect
 from afterword.api.disconnect import unless_client_leaves
 from afterword.api.error_responses import REPORTED, describe, report
 from afterword.api.exchange import Exchange, exchange_of
+from afterword.api.holding import hold
 from afterword.api.intake import parse_object
 from afterword.api.lanes import SMALL
 from afterword.api.openapi import COMPLETION_DOCS, SCALE_COMPLETION_DOCS
@@ -102,19 +103,13 @@ async def _answer(request: Request, dialect: Dialect, override: dict[str, Any]) 
 async def _read(request: Request, dialect: Dialect, override: dict[str, Any]) -> tuple[Completion, ServedModel]:
     """What the body asks for, of which model. Its bytes are held until that is known."""
     serve, receive = serving(request), request.receive
-
-    def resolved(body: CompletionBody) -> tuple[Completion, ServedModel]:
-        served = find_model(dialect, serve.registry, body.model, request.scope)
-        return resolve(body, served, serve.server), served
-
     async with serve.intake.body(request) as raw:
-        understand = partial(_understand, raw, override, serve.server)
-        if len(raw) > SMALL:
-            return await serve.lanes.run(len(raw), lambda: resolved(understand()), receive)
-        body = understand()
+        body = await serve.lanes.run(len(raw), partial(_understand, raw, override, serve.server), receive)
+        served = find_model(dialect, serve.registry, body.model, request.scope)
+        await hold(request, served)
         # A short grammar may take long to compile.
-        n_bytes = SMALL + 1 if body.constraints.given or body.bans.patterns else len(raw)
-        return await serve.lanes.run(n_bytes, partial(resolved, body), receive)
+        n_bytes = max(len(raw), SMALL + 1) if body.constraints.given or body.bans.patterns else len(raw)
+        return await serve.lanes.run(n_bytes, partial(resolve, body, served, serve.server), receive), served
 
 
 def _understand(raw: bytearray, override: dict[str, Any], server: ServerConfig) -> CompletionBody:

@@ -21,6 +21,7 @@ from afterword.completions.assemble import Assembler
 from afterword.completions.completion import Completion
 from afterword.completions.counting import NOTHING_USED, Usage
 from afterword.engine.events import Chunk, Event
+from afterword.engine.on_demand import OnDemandEngine
 from afterword.engine.trace import Trace
 from afterword.gateway.grant import Grant
 from afterword.gateway.interfaces import Gateway, LimitState, Reservation, UsageRow
@@ -64,6 +65,8 @@ class Exchange:
     assembler: Assembler | None = None
     full_name: str = ""
     """The model's; set with `completion`."""
+    holds: OnDemandEngine | None = None
+    """Whose model stays loaded until the request has ended."""
     submitted: bool = False
     """The engine has accepted all prompts."""
     finish_reasons: list[str] = field(default_factory=list)
@@ -236,6 +239,8 @@ class ExchangeMiddleware:
         finally:
             # Each whatever becomes of the others: a place that is not given back would be lost for good.
             try:
+                if exchange.holds is not None:
+                    exchange.holds.release()
                 _record(recording, gateway, scope, path, exchange)
             finally:
                 try:

@@ -36,6 +36,7 @@ def ref(name: str) -> dict[str, Any]:
 _MODEL_FACTS: dict[str, Any] = {
     "max_model_len": _or_null(_COUNT),
     "aliases": _array(STRING),
+    "state": STRING,
     "system_fingerprint": STRING,
     "capabilities": _object(
         {

@@ -22,6 +22,8 @@ SORTABLE = ("id", "name", "model_vendor", "created_at")
 
 STATUS = {
     "ready": ("ready", None),
+    "unloaded": ("ready", "The model is loaded when it is asked for."),
+    "starting": ("ready", "The model is being loaded for a request."),
     "loading": ("deploying", "The model is being loaded."),
     "unreachable": ("failed", "No server behind the model answers at present; it is asked again from time to time."),
     "failed": ("failed", "The engine has failed; the server's log says why."),

@@ -16,8 +16,8 @@ from afterword.api.completions import count_unread, rendered
 from afterword.api.dialect import OPENAI
 from afterword.api.disconnect import unless_client_leaves
 from afterword.api.exchange import Exchange, exchange_of
+from afterword.api.holding import hold
 from afterword.api.intake import parse_object
-from afterword.api.lanes import SMALL
 from afterword.api.openapi import SCORE_DOCS
 from afterword.api.party import claim_of
 from afterword.api.render_scores import score_object
@@ -65,18 +65,13 @@ async def score(request: Request) -> Response:
 async def _read(request: Request) -> tuple[ScorePlan, ServedModel]:
     """What the body asks for, of which model. Its bytes are held until that is known."""
     serve, receive = serving(request), request.receive
-
-    def planned(wanted: ScoreRequest) -> tuple[ScorePlan, ServedModel]:
-        served = find_model(OPENAI, serve.registry, wanted.model, request.scope)
-        return plan_score(wanted, served, serve.server), served
-
     async with serve.intake.body(request) as raw:
-        understand = partial(_understand, raw, serve.server)
-        if len(raw) > SMALL:
-            return await serve.lanes.run(len(raw), lambda: planned(understand()), receive)
-        wanted = understand()
+        wanted = await serve.lanes.run(len(raw), partial(_understand, raw, serve.server), receive)
+        served = find_model(OPENAI, serve.registry, wanted.model, request.scope)
+        await hold(request, served)
         # A context is tokenized with each of its continuations.
-        return await serve.lanes.run(wanted.n_characters, partial(planned, wanted), receive)
+        n_bytes = max(len(raw), wanted.n_characters)
+        return await serve.lanes.run(n_bytes, partial(plan_score, wanted, served, serve.server), receive), served
 
 
 def _understand(raw: bytearray, server: ServerConfig) -> ScoreRequest:

@@ -42,15 +42,17 @@ async def health(request: Request) -> Response:
 async def ready(request: Request) -> Response:
     """200 once every engine takes requests; 503 before, and after one has failed or closed.
 
-    A vendor that cannot be reached takes the server out of service only if no model is left, and a database only if no
-    key is good any more: the others work. `problems` says why a model whose process ended is not ready.
+    So does a model that is loaded when it is asked for. A vendor that cannot be reached takes the server out of service
+    only if no model is left, and a database only if no key is good any more: the others work. `problems` says why a
+    model whose process ended is not ready.
     """
     serve = serving(request)
     stats = {served.name: served.engine.stats() for served in serve.registry.all()}
     states = {name: one.state for name, one in stats.items()}
     problems = {name: one.problem for name, one in stats.items() if one.problem is not None}
     database = await _database(serve)
-    works = "ready" in states.values() and set(states.values()) <= {"ready", "unreachable"}
+    served = {"ready", "unloaded", "starting"}
+    works = not served.isdisjoint(states.values()) and set(states.values()) <= {*served, "unreachable"}
     is_ready = works and database != "lost"
     status = "ready" if is_ready else "not ready"
     body = {"status": status, "models": states, "problems": problems, "database": database}

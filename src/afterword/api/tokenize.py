@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from afterword.api.auth import find_model
 from afterword.api.dialect import OPENAI
+from afterword.api.holding import hold
 from afterword.api.intake import parse_object
 from afterword.api.openapi import DETOKENIZE_DOCS, TOKENIZE_DOCS, TOKENIZER_INFO_DOCS
 from afterword.api.serving import serving
@@ -46,6 +47,7 @@ async def detokenize(request: Request) -> Response:
 async def tokenizer_info(request: Request) -> Response:
     """Names of the special tokens and the chat template; `?model=` chooses the model."""
     served = _find(request, request.query_params.get("model"))
+    await hold(request, served)
     tokenizer = served.engine.tokenizer
     return json_response(
         {
@@ -63,17 +65,15 @@ async def tokenizer_info(request: Request) -> Response:
 
 async def _answer(request: Request, work: Callable[[dict[str, Any], ServedModel, ServerConfig], Response]) -> Response:
     """Read the body, find the model and do the work; where it is large, in a thread."""
-    serve = serving(request)
-
-    def answered(raw: bytearray) -> Response:
-        data = parse_object(raw, serve.server.max_body_values)
+    serve, receive = serving(request), request.receive
+    async with serve.intake.body(request) as raw:
+        data = await serve.lanes.run(len(raw), partial(parse_object, raw, serve.server.max_body_values), receive)
         model = data.get("model")
         if model is not None and not isinstance(model, str):
             raise InvalidRequest("'model' must be a string.", param="model", code="invalid_type")
-        return work(data, _find(request, model), serve.server)
-
-    async with serve.intake.body(request) as raw:
-        return await serve.lanes.run(len(raw), partial(answered, raw), request.receive)
+        served = _find(request, model)
+        await hold(request, served)
+        return await serve.lanes.run(len(raw), partial(work, data, served, serve.server), receive)
 
 
 def _tokenized(data: dict[str, Any], served: ServedModel, server: ServerConfig) -> Response:

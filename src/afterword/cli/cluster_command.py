@@ -39,6 +39,10 @@ def serve_on_cluster(config: Config, address: str, read: Callable[[], Config]) -
     # Below the help, which needs no models.
     from afterword.cli.ready import cluster_ready_line
 
+    # An engine there is a replica, which is there or not.
+    config = config.model_copy(update={"models": tuple(one for one in config.models if one.keep_alive is None)})
+    if not config.models:
+        raise ConfigurationError("All models have a keep_alive, and a cluster loads none when it is asked for.")
     if address != LOCAL:
         check_shared(config)
     deploy = _ray_side()

@@ -10,7 +10,6 @@ from afterword.cli.configuration import configuration
 from afterword.cli.options import CONFIG_OPTION, argument, invocation, setting_options, with_options
 from afterword.cli.rows import print_table
 from afterword.config.model import ECHO, ModelConfig
-from afterword.config.models_folder import models_in
 from afterword.config.tree import Config
 from afterword.errors import ConfigurationError
 from afterword.gguf_header import GgufHeader, read_header
@@ -83,11 +82,7 @@ def remove(values: Mapping[str, Any]) -> None:
 
 
 def _print_all(config: Config) -> None:
-    known = {model.name for model in config.models}
-    pulled = {} if config.server.model is not None else models_in(config.engine.models_dir)
-    rows = [_row(model) for model in config.models]
-    rows += [_file_row(name, "-", file, None) for name, file in pulled.items() if name not in known]
-    print_table(COLUMNS, rows)
+    print_table(COLUMNS, [_row(model) for model in config.models])
 
 
 def _row(model: ModelConfig) -> tuple[str, ...]:
@@ -99,15 +94,18 @@ def _row(model: ModelConfig) -> tuple[str, ...]:
     if model.engine == "vllm":
         # Not a GGUF file: what it is shows when its engine loads it.
         return model.name, aliases, model.path, "?", "?", "?" if model.infill_template is None else "template"
-    return _file_row(model.name, aliases, model_file(model.path), model)
-
-
-def _file_row(name: str, aliases: str, file: Path, model: ModelConfig | None) -> tuple[str, ...]:
-    header = read_header(file)
+    file = model_file(model.path)
+    size = f"{_n_bytes(parts_of(file)) / MIB:.0f} MiB"
+    try:
+        header = read_header(file)
+    except ConfigurationError:
+        if model.keep_alive is None:
+            raise
+        # The server starts all the same, and says what is wrong to who asks for the model.
+        return model.name, aliases, str(file), size, "?", "?"
     context = "?" if header.trained_context is None else str(header.trained_context)
-    templated = model is not None and model.infill_template is not None
-    infill = "template" if templated else "tokens" if header.can_infill else "no"
-    return name, aliases, str(file), f"{_n_bytes(parts_of(file)) / MIB:.0f} MiB", context, infill
+    infill = "template" if model.infill_template is not None else "tokens" if header.can_infill else "no"
+    return model.name, aliases, str(file), size, context, infill
 
 
 def _n_bytes(files: list[Path]) -> int:

@@ -47,7 +47,8 @@ def _api_key(values: Mapping[str, Any]) -> str | None:
 
 def _local(values: Mapping[str, Any]) -> Backend:
     config = configuration(values)
-    config = config.model_copy(update={"models": config.models[:1]})
+    # One command has one model, for as long as it runs.
+    config = config.model_copy(update={"models": (config.models[0].model_copy(update={"keep_alive": None}),)})
     pull_missing(config)
     if sys.stderr.isatty():
         typer.echo(f"Loading {config.models[0].name} (longer when it is the first time) ...", err=True)

@@ -6,7 +6,7 @@ from afterword.config.tree import Config
 from afterword.engine.base import Capabilities
 from afterword.loading.embedded import space
 from afterword.machine import resident_memory
-from afterword.registry import Registry
+from afterword.registry import Registry, ServedModel
 
 
 def ready_line(config: Config, registry: Registry, port: int) -> str:
@@ -14,8 +14,7 @@ def ready_line(config: Config, registry: Registry, port: int) -> str:
     host = f"[{config.server.host}]" if ":" in config.server.host else config.server.host
     contexts = {model.name: model.context for model in config.models}
     served = "; ".join(
-        f"{_called(model.name, model.aliases)}, {space(model.engine.capabilities, contexts.get(model.name))}"
-        for model in registry.all()
+        f"{_called(model.name, model.aliases)}, {_space(model, contexts.get(model.name))}" for model in registry.all()
     )
     return (
         f"Ready at http://{host}:{port}/v1: {served}; {resident_memory() / 2**20:.0f} MiB of memory in use; "
@@ -32,6 +31,10 @@ def cluster_ready_line(config: Config, facts: Mapping[str, Capabilities]) -> str
     )
     root = f"http://{config.server.host}:{config.server.port}"
     return f"Ready at {root}/v1 on every node: {served}; playground at {root}/"
+
+
+def _space(model: ServedModel, asked: int | None) -> str:
+    return space(model.engine.capabilities, asked) if model.is_loaded else "loaded when it is asked for"
 
 
 def _called(name: str, aliases: tuple[str, ...]) -> str:

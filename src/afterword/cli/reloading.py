@@ -15,6 +15,7 @@ from afterword.completions.filter.load_filter import load_filter
 from afterword.completions.filter.verdict import ContentFilter
 from afterword.config.tree import Config, ServerConfig
 from afterword.engine.base import Engine
+from afterword.engine.loaded_models import LoadedModels
 from afterword.errors import AfterwordError
 from afterword.gateway.interfaces import Gateway
 from afterword.gateway.opening import change_key, check_gateway
@@ -38,11 +39,17 @@ class Reloader:
     """Reads the configuration again. On the event loop; one reload after the other."""
 
     def __init__(
-        self, config: Config, read: Callable[[], Config], current: Callable[[], Serving], serve_with: ServeWith
+        self,
+        config: Config,
+        shared: LoadedModels,
+        read: Callable[[], Config],
+        current: Callable[[], Serving],
+        serve_with: ServeWith,
     ) -> None:
-        """`config`: what the server has begun with. `read`: reads it anew. `current`: what is served with at present.
-        `serve_with`: that of api/app.py, for the application."""
+        """`config`: what the server has begun with, `shared`: what its models share. `read`: reads it anew.
+        `current`: what is served with at present. `serve_with`: that of api/app.py, for the application."""
         self._config = config
+        self._shared = shared
         self._current = current
         self._serve_with = serve_with
         self._read = read
@@ -71,20 +78,22 @@ class Reloader:
         await asyncio.to_thread(check_gateway, config)
         content_filter = await asyncio.to_thread(load_filter, config.server.content_filter)
         serve = self._current()
-        registry = await self._load(config, serve.registry)
+        # Where models are loaded anew, the old ones keep what they share until they are closed.
+        shared = self._shared if config.engine == self._config.engine else LoadedModels()
+        registry = await self._load(config, shared, serve.registry)
         _warn_of_settings_at_start(self._config, config)
         gateway = change_key(serve.gateway, config)
-        self._config = config
+        self._config, self._shared = config, shared
         changing = asyncio.create_task(self._serve_with(registry, config.server, gateway, content_filter))
         # So that the next request is served with it.
         await asyncio.sleep(0)
         _log.info("the configuration was reloaded", models=[model.name for model in config.models])
         return changing
 
-    async def _load(self, config: Config, old: Registry) -> Registry:
+    async def _load(self, config: Config, shared: LoadedModels, old: Registry) -> Registry:
         """The configured models; those whose settings are the same keep their engines."""
         kept = _kept(self._config, config, {model.name: model for model in old.all()})
-        load = model_loader(config)
+        load = model_loader(config, shared)
         models: list[ServedModel] = []
         try:
             for model in config.models:

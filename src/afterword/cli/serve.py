@@ -24,6 +24,7 @@ from afterword.cli.ready import ready_line
 from afterword.cli.reloading import Reloader
 from afterword.completions.filter.load_filter import load_filter
 from afterword.config.tree import Config, ServerConfig
+from afterword.engine.loaded_models import LoadedModels
 from afterword.errors import ConfigurationError
 from afterword.gateway.opening import check_gateway, open_gateway
 from afterword.loading.load_registry import load_registry
@@ -47,9 +48,10 @@ def serve(config: Config, cluster: str | None, read: Callable[[], Config]) -> No
     # The port is taken first: that it is in use should not show only after a model has been loaded.
     with _bind(config.server) as listener:
         structlog.get_logger("afterword").info("loading", models=[model.name for model in config.models])
-        registry = load_registry(config)
+        shared = LoadedModels()
+        registry = load_registry(config, shared)
         app = create_app(registry, config.server, open_gateway(config), content_filter, tracer=tracer)
-        reloader = Reloader(config, read, partial(serving_of, app), partial(serve_with, app))
+        reloader = Reloader(config, shared, read, partial(serving_of, app), partial(serve_with, app))
         on_signals = {signal.SIGHUP: _reloading(reloader), signal.SIGUSR1: log.reopen}
         line = ready_line(config, registry, listener.getsockname()[1])
         server = HttpServer(

@@ -31,8 +31,10 @@ def decide(config: Config, path: Path, environment: Mapping[str, str], directory
     models = _one_called_default(models)
     if config.server.model is not None:
         models = _one_called_default((_selected(config.server.model, models, engine, directory),))
+    else:
+        models = (*models, *_of_folder(engine, models))
     if not config.models and config.server.retired_names and not config.server.strict:
-        models = (_with_retired_names(models[0]),)
+        models = (_with_retired_names(models[0]), *models[1:])
     vendors = tuple(
         _with_api_key(vendor, f"[[vendors]] number {number} of {path}", environment)
         for number, vendor in enumerate(config.vendors, start=1)
@@ -54,6 +56,8 @@ def _complete(model: ModelConfig, place: str, engine: EngineConfig, base: Path) 
         raise ConfigurationError(f"The model's path is {whole.path!r}: it must be in UTF-8, with all its folders.")
     if "kv_type" in given and whole.engine != "llama":
         raise ConfigurationError(f"kv_type in {place} is set, but the engine {whole.engine!r} takes none.")
+    if whole.keep_alive is not None and (whole.engine == "vllm" or whole.vendors != (LOCAL,)):
+        raise ConfigurationError(f"keep_alive in {place} is set, but not only llama.cpp runs the model.")
     if whole.options and whole.engine != "vllm":
         raise ConfigurationError(f"options in {place} is set, but the engine {whole.engine!r} takes none.")
     return whole
@@ -97,6 +101,16 @@ def _one_called_default(models: tuple[ModelConfig, ...]) -> tuple[ModelConfig, .
         return models
     first, *further = models
     return (first.model_copy(update={"aliases": (*first.aliases, DEFAULT_NAME)}), *further)
+
+
+def _of_folder(engine: EngineConfig, models: tuple[ModelConfig, ...]) -> tuple[ModelConfig, ...]:
+    """The models of `models_dir`, but those whose names others have."""
+    taken = {name for model in models for name in (model.name, *model.aliases, f"{model.vendors[0]}/{model.name}")}
+    return tuple(
+        _complete(ModelConfig(path=str(file), keep_alive=engine.model_keep_alive), "", engine, file.parent)
+        for name, file in models_in(engine.models_dir).items()
+        if name not in taken
+    )
 
 
 def _selected(wanted: str, models: tuple[ModelConfig, ...], engine: EngineConfig, directory: Path) -> ModelConfig:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from afterword.config.table_keys import Table, key
-from afterword.config.values import OneOrMore, Template, Text, Texts
+from afterword.config.values import KeepAlive, OneOrMore, Template, Text, Texts
 from afterword.config.vendor import LOCAL
 
 ECHO = "echo"
@@ -60,6 +60,11 @@ class ModelConfig(Table):
     context: Context | None = key(None, "Tokens of prompt and completion together.", shown="engine.context")
     parallel: Parallel = key(PARALLEL, "Sequences that run at once.", shown="engine.parallel")
     kv_type: KVType = key("f16", "Type of the numbers in its KV cache.", shown="engine.kv_type")
+    keep_alive: KeepAlive | None = key(
+        None,
+        "It is loaded when it is first asked for, and stays so long after its last request; -1: for good.",
+        shown="none: it is loaded at the start and stays",
+    )
     infill_template: Template | None = key(
         None,
         "How `suffix` is put to the model, with {prefix} and {suffix}, e.g. `<PRE> {prefix} <SUF>{suffix} <MID>`.",

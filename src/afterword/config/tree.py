@@ -14,6 +14,7 @@ from afterword.config.values import (
     FileOrFunction,
     FilePath,
     HttpUrl,
+    KeepAlive,
     Memory,
     RedisUrl,
     Share,
@@ -187,6 +188,17 @@ class EngineConfig(Table):
         ...,
         "Folder whose GGUF files are models by their names; `afterword pull` puts them there.",
         shown="~/.local/share/afterword/models, or afterword/models in XDG_DATA_HOME",
+    )
+    model_keep_alive: KeepAlive = key(
+        300.0,
+        "How long a model of models_dir stays loaded after its last request; -1: for good.",
+        shown="5m",
+    )
+    max_loaded: int = key(
+        3,
+        "Models with a keep_alive that share their part of the memory; one that needs more of it has fewer beside it.",
+        ge=1,
+        le=1000,
     )
     context: Context | None = key(
         None,

@@ -3,6 +3,7 @@
 A type refuses with `ValueError`; its `Allowed` completes the sentence "it must be". Knows no setting.
 """
 
+import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,6 +20,8 @@ from afterword.text.infill_template import InfillTemplate, parse_template
 NO_DATABASE = "none"
 
 UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+_UNIT_SECONDS = {"h": 3600, "m": 60, "s": 1}
 
 SWITCHES = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
@@ -77,6 +80,16 @@ def _amount(value: object) -> object:
     if found is None or found[2].lower() not in UNITS:
         raise ValueError
     return int(Fraction(found[1]) * UNITS[found[2].lower()])
+
+
+def _duration(value: object) -> float:
+    """Numbers are seconds, and negative ones for good, as Ollama has them."""
+    text = str(value)
+    if isinstance(value, bool) or re.fullmatch(r"-?[0-9]{1,9}(\.[0-9]+)?|([0-9]{1,9}[hms])+|inf", text) is None:
+        raise ValueError
+    if text[-1] in _UNIT_SECONDS:
+        return float(sum(int(n) * _UNIT_SECONDS[unit] for n, unit in re.findall("([0-9]+)([hms])", text)))
+    return float(text) if float(text) >= 0 else math.inf
 
 
 def _share(value: object) -> object:
@@ -176,6 +189,13 @@ KeyLimit = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 Priority = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 """Of requests; lower is earlier. Databases store it in 32 bits."""
+
+KeepAlive = Annotated[
+    float,
+    BeforeValidator(_duration),
+    Allowed('seconds such as 300, a time such as "5m" or "1h30m", 0 for not at all, or -1 for good'),
+]
+"""Seconds; infinite: for good."""
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), Allowed("a number of seconds above 0")]
 

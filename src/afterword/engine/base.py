@@ -67,7 +67,8 @@ class EngineStats:
     """A snapshot. When a sequence is no longer counted as running or waiting, all that it did is counted."""
 
     state: str = "loading"
-    """`loading`, `ready`, `unreachable` (no server behind it takes requests), `failed` or `closed`."""
+    """`loading`, `ready`, `unreachable` (no server behind it takes requests), `failed` or `closed`; of a model that is
+    loaded when it is asked for also `unloaded`, and `starting` while somebody waits for that."""
     running: int = 0
     """Sequences that hold a slot."""
     waiting: int = 0

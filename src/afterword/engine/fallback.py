@@ -18,7 +18,7 @@ from afterword.errors import AfterwordError, EngineFailed, Overloaded
 
 _log = structlog.get_logger("afterword.fallback")
 
-_STATES = ("ready", "loading", "unreachable", "failed", "closed")
+_STATES = ("ready", "unloaded", "starting", "loading", "unreachable", "failed", "closed")
 """From the best to the worst. The state of the whole is that of its best member."""
 
 

@@ -9,13 +9,18 @@ from pathlib import Path
 
 from afterword.config.hub_name import HUB, HubModel
 from afterword.config.model import DEFAULT_MODEL, ModelConfig
-from afterword.config.tree import EngineConfig
+from afterword.config.tree import DEFAULT_CONTEXT, EngineConfig
 from afterword.config.values import Share
 from afterword.engine.base import Capabilities
 from afterword.engine.echo import EchoEngine
 from afterword.errors import ConfigurationError
+from afterword.gguf_header import read_header
+from afterword.gguf_parts import parts_of
 from afterword.machine import free_memory, usable_cores
 from afterword.registry import ServedModel
+
+BUFFER_BYTES = 256 * 2**20
+"""About what the buffers of a model take beside weights and texts."""
 
 
 def memory_budget(memory: int | Share) -> int:
@@ -36,6 +41,18 @@ def model_file(path: str | None) -> Path:
         what = "is not a file" if file.exists() else "does not exist"
         raise ConfigurationError(f"The model file {path} {what}.")
     return file
+
+
+def bytes_needed(model: ModelConfig) -> int:
+    """About how much memory the model takes with one text as long as its context, or of `DEFAULT_CONTEXT` tokens.
+
+    Raises `ConfigurationError` if its file cannot be read.
+    """
+    if model.engine == "echo":
+        return 0
+    headers = [read_header(part) for part in parts_of(model_file(model.path))]
+    context = DEFAULT_CONTEXT if model.context is None else model.context
+    return sum(header.tensor_bytes for header in headers) + context * headers[0].cell_bytes + BUFFER_BYTES
 
 
 def load_echo(model: ModelConfig, engine: EngineConfig) -> ServedModel:

@@ -78,22 +78,30 @@ class Page {
   /** Ask for the models; again whenever the key changes. */
   async loadModels() {
     complain("key", "");
+    if (await this.#listModels(this.settings.get("model", null))) await this.#modelChanged();
+  }
+
+  /** Ask for the models and their states, and choose `kept` if it is there; whether the server has answered. */
+  async #listModels(kept) {
     try {
       this.#models = await this.api.models();
     } catch (error) {
       this.#refused(error);
-      return;
+      return false;
     }
-    const kept = this.settings.get("model", null);
-    byId("model").replaceChildren(...this.#models.map((model) => el("option", {}, model.id)));
+    const shown = ({ id, state }) => (state === "ready" ? id : `${id} (${state})`);
+    byId("model").replaceChildren(...this.#models.map((model) => el("option", { value: model.id }, shown(model))));
     if (this.#models.some((model) => model.id === kept)) byId("model").value = kept;
-    await this.#modelChanged();
+    return true;
   }
 
   async #modelChanged() {
     this.#ask();
+    const model = this.#model;
     try {
-      this.#endName = (await this.api.tokenizerInfo(this.#model.id)).eos_token;
+      this.#endName = (await this.api.tokenizerInfo(model.id)).eos_token;
+      // That has loaded it, and another may have gone for it: what it can do is known now.
+      if (model.state !== "ready") await this.#listModels(byId("model").value);
     } catch {
       // Known for one comfort only: which alternative means the end.
       this.#endName = null;
