@@ -55,7 +55,8 @@ class ChunkRenderer:
     """Renders the chunks of one streamed answer. The constant parts are built once, so a chunk costs microseconds."""
 
     def __init__(self, head: AnswerHead, completion: Completion, tokenizer: Tokenizer) -> None:
-        self._shown = completion.shown
+        shown = self._shown = completion.shown
+        self._text_alone = shown.logprobs is None and shown.prompt_logprobs is None and not shown.return_token_ids
         self._format = format_of(completion, tokenizer)
         self._before = b'{"id":%b,"object":"text_completion","created":%d,"choices":[' % (dumps(head.id), head.created)
         self._after = b'],"model":%b,"system_fingerprint":%b' % (dumps(head.model), dumps(head.system_fingerprint))
@@ -64,22 +65,19 @@ class ChunkRenderer:
 
     def chunk(self, delta: Delta, usage: Usage | None) -> bytes:
         """The event for one delta. `usage`: the running one, if it was asked for."""
-        choice = b'{"text":%b,"index":%d,"logprobs":%b,%b%b%b}' % (
+        logprobs, more = (b"null", b"") if self._text_alone else self._beside_the_text(delta)
+        choice = b'{"text":%b,"index":%d,"logprobs":%b,%b%b}' % (
             dumps(delta.text),
             delta.index,
-            self._logprobs_of(delta),
+            logprobs,
             _GOES_ON if delta.finish_reason is None else dumps(ending(delta.finish_reason))[1:-1],
-            self._prompt_logprobs_of(delta),
-            self._ids_of(delta),
+            more,
         )
-        return self._event(choice, self._running(usage))
+        return self._event(choice, self._no_usage if usage is None else _usage_field(usage))
 
     def usage(self, usage: Usage) -> bytes:
         """The event that ends a stream with `include_usage`: no choices."""
-        return self._event(b"", b',"usage":' + dumps(usage_object(usage)))
-
-    def _running(self, usage: Usage | None) -> bytes:
-        return self._no_usage if usage is None else b',"usage":' + dumps(usage_object(usage))
+        return self._event(b"", _usage_field(usage))
 
     def _event(self, choices: bytes, usage: bytes) -> bytes:
         json = self._before + choices + self._after + usage
@@ -88,9 +86,11 @@ class ChunkRenderer:
         n_missing = -(len(json) + _AROUND) % EVENT_BLOCK
         return frame(b'%b,"obfuscation":"%b"}' % (json, (b"%016x" % random.getrandbits(64))[:n_missing]))
 
-    def _logprobs_of(self, delta: Delta) -> bytes:
+    def _beside_the_text(self, delta: Delta) -> tuple[bytes, bytes]:
+        """The value of `logprobs`, and the fields after the reason."""
         k = self._shown.logprobs
-        return b"null" if k is None else dumps(self._format.legacy(delta.echo, delta.tokens, k))
+        logprobs = b"null" if k is None else dumps(self._format.legacy(delta.echo, delta.tokens, k))
+        return logprobs, self._prompt_logprobs_of(delta) + self._ids_of(delta)
 
     def _prompt_logprobs_of(self, delta: Delta) -> bytes:
         k = self._shown.prompt_logprobs
@@ -140,6 +140,10 @@ class BodyRenderer:
         if self.completion.shown.return_token_ids:
             shown |= {"prompt_token_ids": choice.prompt_ids, "token_ids": ids(choice.tokens)}
         return shown
+
+
+def _usage_field(usage: Usage) -> bytes:
+    return b',"usage":' + dumps(usage_object(usage))
 
 
 def ending(reason: str) -> dict[str, str]:

@@ -58,6 +58,9 @@ class Assembler:
         self._completion = completion
         self._candidates = [[_Candidate() for _ in range(request.n_candidates)] for request in completion.generations]
         self._count = TokenCount(completion)
+        self._compares = completion.best_of > completion.n
+        """The best of several candidates are chosen, so that none can be shown before all have ended."""
+        self._lists_tokens = completion.shown.lists_tokens
 
     def fold(self, prompt_index: int, event: Event) -> list[Delta]:
         """Take one event; return the deltas it makes final (none while best_of still compares candidates).
@@ -132,26 +135,18 @@ class Assembler:
         for k, finished in enumerate(in_order(ended)[: self._completion.n]):
             chunks = candidates[finished.index].chunks
             text = "".join(chunk.text for chunk in chunks)
-            tokens = tuple(token for chunk in chunks for token in chunk.tokens)
-            deltas.append(Delta(self._choice(prompt_index, k), text, None, self._shown(tokens), finished.reason))
+            tokens = tuple(token for chunk in chunks for token in chunk.tokens) if self._lists_tokens else ()
+            deltas.append(Delta(self._choice(prompt_index, k), text, None, tokens, finished.reason))
         for candidate in candidates:
             candidate.chunks.clear()
         return deltas
 
-    @property
-    def _compares(self) -> bool:
-        """Whether the best of several candidates are chosen, so that none can be shown before all have ended."""
-        return self._completion.best_of > self._completion.n
-
     def _deltas(self, prompt_index: int, chunk: Chunk) -> list[Delta]:
         """At most one: a chunk without text and tokens makes none."""
-        tokens = self._shown(chunk.tokens)
+        tokens = chunk.tokens if self._lists_tokens else ()
         if chunk.text == "" and not tokens:
             return []
         return [Delta(self._choice(prompt_index, chunk.index), chunk.text, None, tokens, None)]
-
-    def _shown(self, tokens: tuple[SampledToken, ...]) -> tuple[SampledToken, ...]:
-        return tokens if self._completion.shown.lists_tokens else ()
 
     def _choice(self, prompt_index: int, k: int) -> int:
         return prompt_index * self._completion.n + k

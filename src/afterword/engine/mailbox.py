@@ -90,9 +90,10 @@ class Mailbox:
             return
         backlog = self._backlogs.get(chunk.index)
         if backlog is None:
-            backlog = self._backlogs[chunk.index] = _Backlog(chunk.index)
+            backlog = self._backlogs[chunk.index] = _Backlog(chunk)
             self._queue.append(backlog)
-        backlog.add(chunk)
+        else:
+            backlog.add(chunk)
 
     def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():
@@ -112,10 +113,10 @@ class _Backlog:
 
     __slots__ = ("_last", "_texts", "index")
 
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self._texts: list[str] = []
-        self._last: Chunk | None = None
+    def __init__(self, first: Chunk) -> None:
+        self.index = first.index
+        self._texts = [first.text]
+        self._last = first
 
     def add(self, chunk: Chunk) -> None:
         """Append a chunk of this candidate."""
@@ -124,7 +125,6 @@ class _Backlog:
 
     def joined(self) -> Chunk:
         """All of it as one chunk."""
-        assert self._last is not None, "a backlog is made for a chunk"
         if len(self._texts) == 1:
             return self._last
         return Chunk(self.index, "".join(self._texts), (), self._last.n_tokens)
