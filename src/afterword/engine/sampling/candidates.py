@@ -1,6 +1,7 @@
 """The tokens that may still be drawn at one position, while samplers cut and reweigh them. Knows no sampler."""
 
 from copy import copy
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
@@ -10,6 +11,14 @@ from afterword.engine.sampling.largest import in_order, largest
 
 _REACHES = (0.5, 1.0, 2.0, 4.0, 9.0, 18.0)
 """How far in nats to look for tokens that have some weight together, before all are sorted."""
+
+
+@lru_cache(1)
+def _all(n: int) -> NDArray[np.intp]:
+    """All ids, for whoever only reads them."""
+    ids = np.arange(n)
+    ids.flags.writeable = False
+    return ids
 
 
 class Candidates:
@@ -27,8 +36,10 @@ class Candidates:
     @classmethod
     def of_row(cls, logits: NDArray[np.float32]) -> Self:
         """Those tokens of an (n_vocab,) row that are not banned."""
+        if logits.min() > -np.inf:
+            return cls(_all(logits.size), logits)
         ids = np.flatnonzero(logits > -np.inf)
-        return cls(ids, logits if ids.size == logits.size else logits[ids])
+        return cls(ids, logits[ids])
 
     def copy(self) -> "Candidates":
         """As they are now; both may be changed."""

@@ -26,12 +26,15 @@ KEPT: Final = 16
 """Grammars whose beginning is kept for the next request."""
 
 
+_BANNED, _LEFT = np.float32(-np.inf), np.float32(0)
+
+
 @dataclass(frozen=True, slots=True)
 class _Next:
     """What may come next."""
 
-    banned: NDArray[np.bool_]
-    """(n_vocab,)"""
+    bans: NDArray[np.float32]
+    """(n_vocab,) what is added to each token's logit: nothing, or minus infinity."""
     ended: bool
     """Nothing but an end."""
 
@@ -58,7 +61,7 @@ class Mask:
 
     def apply(self, scores: NDArray[np.float32]) -> None:
         """Ban every other token in an (n_vocab,) row. Waits; raises `GrammarFailed`."""
-        scores[self._next.result().banned] = -np.inf
+        np.add(scores, self._next.result().bans, out=scores)
 
     def accept(self, token: int) -> None:
         """The text goes on with `token`, which was allowed."""
@@ -77,7 +80,7 @@ def _look(matcher: LLMatcher, *tokens: int) -> _Next:
         raise GrammarFailed(f"The grammar cannot be followed any further: {error}") from None
     if matcher.is_error():
         raise GrammarFailed(f"The grammar cannot be followed any further: {matcher.get_error().strip()}")
-    return _Next(allowed == 0, matcher.is_stopped())
+    return _Next(np.where(allowed == 0, _BANNED, _LEFT), matcher.is_stopped())
 
 
 class Masks:

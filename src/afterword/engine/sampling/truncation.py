@@ -40,8 +40,12 @@ def smoothing(candidates: Candidates, sampling: Sampling) -> None:
     scores = candidates.scores
     # Far below the likeliest token this falls beyond what a float can hold.
     with np.errstate(over="ignore", invalid="ignore"):
-        smoothed = scores * scores * (cube * scores - square)
-    np.nan_to_num(smoothed, copy=False, nan=-_FARTHEST, posinf=_FARTHEST, neginf=-_FARTHEST)
+        smoothed, factors = scores * scores, cube * scores
+        factors -= square
+        smoothed *= factors
+    # A NaN is the smallest and the largest of whatever it is among.
+    if not (math.isfinite(smoothed.min()) and math.isfinite(smoothed.max())):
+        np.nan_to_num(smoothed, copy=False, nan=-_FARTHEST, posinf=_FARTHEST, neginf=-_FARTHEST)
     candidates.reweigh(smoothed)
 
 
