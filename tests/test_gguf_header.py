@@ -83,7 +83,7 @@ def test_a_header_tells_architecture_context_and_infill(
     tmp_path: Path, tokens: list[str], fim_prefix: int | None, can_infill: bool
 ) -> None:
     path = write(tmp_path / "m.gguf", tokens, fim_prefix)
-    assert read_header(path) == GgufHeader("llama", 2048, can_infill, tensor_bytes=0, cell_bytes=0)
+    assert read_header(path) == GgufHeader("llama", 2048, 0, can_infill, tensor_bytes=0, cell_bytes=0)
 
 
 def test_a_header_tells_the_bytes_of_tensors_and_of_a_token_of_context(tmp_path: Path) -> None:
@@ -99,7 +99,9 @@ def test_a_header_tells_the_bytes_of_tensors_and_of_a_token_of_context(tmp_path:
         data=bytes(96 + 8),
     )
     # Keys and values of 16 numbers of two bytes, for each of two heads in three layers.
-    assert read_header(path) == GgufHeader("llama", None, False, tensor_bytes=2 * 34 + 8, cell_bytes=3 * 2 * 2 * 16 * 2)
+    assert read_header(path) == GgufHeader(
+        "llama", None, 3, False, tensor_bytes=2 * 34 + 8, cell_bytes=3 * 2 * 2 * 16 * 2
+    )
 
 
 def test_heads_may_differ_between_layers(tmp_path: Path) -> None:

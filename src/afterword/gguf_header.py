@@ -74,6 +74,8 @@ class GgufHeader:
     architecture: str
     trained_context: int | None
     """Tokens."""
+    n_layers: int
+    """0 if it does not say."""
     can_infill: bool
     tensor_bytes: int
     """Bytes of all tensors in this file."""
@@ -102,10 +104,12 @@ def read_header(path: Path) -> GgufHeader:
         raise ConfigurationError(f"The model file {path} cannot be read: {error.strerror}.") from error
     architecture = str(entries.get("general.architecture", "unknown"))
     context = entries.get(f"{architecture}.context_length")
+    n_layers = entries.get(f"{architecture}.block_count")
     by_id = any(key in entries for key in ("tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id"))
     return GgufHeader(
         architecture,
         context if isinstance(context, int) else None,
+        n_layers if isinstance(n_layers, int) else 0,
         by_id or entries.get(TOKENS) is True,
         tensor_bytes,
         _cell_bytes(architecture, entries),

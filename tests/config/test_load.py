@@ -97,7 +97,7 @@ def test_a_switch_turned_off_by_flag_wins_over_one_turned_on_below(tmp_path: Pat
             "[engine]\nx = 1",
             {},
             {},
-            "There is no setting 'x' in [engine] of {file}: it has cache_dir, context, kernels, kv_type, ",
+            "There is no setting 'x' in [engine] of {file}: it has cache_dir, context, devices, gpu_layers, ",
             id="key like no other",
         ),
         pytest.param(
@@ -165,6 +165,23 @@ def test_a_switch_turned_off_by_flag_wins_over_one_turned_on_below(tmp_path: Pat
             {},
             "kv_type in [[models]] number 1 of {file} is set, but the engine 'echo' takes none.",
             id="kv_type without use",
+        ),
+        pytest.param(
+            "[[models]]\npath = 'echo'\ngpu_layers = 3",
+            {},
+            {},
+            "gpu_layers in [[models]] number 1 of {file} is set, but the engine 'echo' takes none.",
+            id="gpu_layers without use",
+        ),
+        *(
+            pytest.param(
+                f"[engine]\ngpu_layers = {value}",
+                {},
+                {},
+                f"gpu_layers in [engine] of {{file}} is {value}: it must be auto, all, none, or a number of layers.",
+                id=f"gpu_layers {value}",
+            )
+            for value in ("-1", "'most'", "1.5")
         ),
         pytest.param(
             "[[models]]\npath = 'a'\ncontxt = 1",
@@ -335,6 +352,21 @@ def test_models_keep_their_order_and_fall_back_on_the_engine_s_settings(tmp_path
         ),
         ModelConfig(name="echo", path="echo", context=50, parallel=16, kv_type="q8_0", engine="echo"),
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [("auto", "auto"), ("all", "all"), ("none", 0), ("0", 0), ("24", 24)],
+)
+def test_layers_on_accelerators_are_a_word_or_a_number(tmp_path: Path, written: str, expected: int | str) -> None:
+    assert load(tmp_path, "", {"AFTERWORD_GPU_LAYERS": written}).models[0].gpu_layers == expected
+    toml = f"[[models]]\npath = 'a'\ngpu_layers = {written if written.isdigit() else repr(written)}"
+    assert load(tmp_path, toml, {"AFTERWORD_GPU_LAYERS": "7"}).models[0].gpu_layers == expected
+
+
+def test_accelerators_are_named_in_a_list(tmp_path: Path) -> None:
+    (model,) = load(tmp_path, devices="CUDA0, CUDA1", split_mode="row", main_gpu="1").models
+    assert (model.devices, model.split_mode, model.main_gpu) == (("CUDA0", "CUDA1"), "row", 1)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Protocol
 
 import pytest
@@ -17,10 +18,12 @@ from tests.models.vllm import open_vllm
 
 from afterword.api.app import create_app
 from afterword.config.tree import ServerConfig
+from afterword.config.values import GpuLayers
 from afterword.engine.base import Engine
 from afterword.engine.echo import EchoEngine
 from afterword.engine.llama.binding import LlamaModel
 from afterword.engine.llama.llama_loading import load_engine
+from afterword.engine.llama.offload import OffloadSettings
 from afterword.engine.llama.vocabulary import Vocabulary
 from afterword.engine.worker.worker_engine import load_engine as load_worker
 from afterword.registry import Registry, ServedModel
@@ -52,6 +55,22 @@ async def open_llama_f32(*, max_waiting: int) -> AsyncIterator[Engine]:
 async def open_llama_q8(*, max_waiting: int) -> AsyncIterator[Engine]:
     async with open_tiny(Tiny("Q8_0", add_bos=True), max_waiting=max_waiting) as engine:
         yield engine
+
+
+def offloaded(layers: GpuLayers) -> OpenEngine:
+    """The embedded engine with so many layers on the accelerators that llama.cpp finds."""
+
+    @asynccontextmanager
+    async def open_offloaded(*, max_waiting: int) -> AsyncIterator[Engine]:
+        path = kept_tiny(Tiny("Q8_0", add_bos=True))
+        asked = replace(settings(path, path.parent, max_waiting=max_waiting), offload=OffloadSettings(layers))
+        engine = load_engine(asked)
+        try:
+            yield engine
+        finally:
+            await engine.aclose()
+
+    return open_offloaded
 
 
 @asynccontextmanager
@@ -118,6 +137,8 @@ ENGINES = [
     pytest.param(open_llama_f32, id="llama-f32"),
     pytest.param(open_llama_q8, id="llama-q8"),
     pytest.param(open_worker, id="worker"),
+    pytest.param(offloaded("all"), id="llama-gpu", marks=pytest.mark.gpu),
+    pytest.param(offloaded(2), id="llama-half-gpu", marks=pytest.mark.gpu),
     pytest.param(open_vllm, id="vllm", marks=pytest.mark.vllm),
     pytest.param(open_upstream_echo, id="upstream-echo"),
     pytest.param(open_upstream_llama, id="upstream-llama"),

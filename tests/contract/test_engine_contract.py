@@ -309,7 +309,9 @@ async def test_log_probabilities_are_raw(engine: Engine) -> None:
         ),
     )
     assert altered.tokens()[0].id == likeliest.id
-    assert altered.tokens()[0].logprob == pytest.approx(likeliest.logprob, abs=1e-3)
+    # The second is computed behind what was cached of the first, which on an accelerator is rounded in another way.
+    within = 1e-3 if engine.capabilities.runs_on in ("", "processor") else 0.02
+    assert altered.tokens()[0].logprob == pytest.approx(likeliest.logprob, abs=within)
 
 
 async def test_completion_scored_as_a_prompt_goes_on_from_it(engine: Engine) -> None:
@@ -321,7 +323,14 @@ async def test_completion_scored_as_a_prompt_goes_on_from_it(engine: Engine) -> 
     assert scored.prompt.scores.logprobs[-1] == pytest.approx(sampled.logprob, abs=0.05)
 
 
+def same_text(engine: Engine) -> bool:
+    """Whether a seed gives the same text if nothing else runs, as all do but accelerators."""
+    return engine.capabilities.reproducible or engine.capabilities.runs_on in ("", "processor")
+
+
 async def test_same_seed_gives_the_same_text(engine: Engine) -> None:
+    if not same_text(engine):
+        pytest.skip("its card says so: numbers follow from what is cached")
     request = ask(engine, n_candidates=2, sampling=WARM, seed=7, max_tokens=32)
     first, second = await complete(engine, request), await complete(engine, request)
     assert [first.text(index) for index in (0, 1)] == [second.text(index) for index in (0, 1)]
@@ -561,7 +570,7 @@ async def test_ended_candidate_finishes_once_and_the_others_go_on(engine: Engine
     assert told.finished(1).reason == "content_filter"
     assert told.chunks(1)[-1].n_tokens <= told.finished(1).n_tokens < 200
     for index in (0, 2):
-        assert told.text(index) == alone.text(index)
+        assert not same_text(engine) or told.text(index) == alone.text(index)
         assert (told.finished(index).reason, told.finished(index).n_tokens) == ("length", 200)
     await eventually(lambda: is_idle(engine))
 

@@ -17,7 +17,8 @@ from afterword.config.vendor import LOCAL, VendorConfig
 from afterword.errors import ConfigurationError
 from afterword.gguf_parts import model_name
 
-SHARED = ("context", "parallel", "kv_type")
+OFFLOADING = ("gpu_layers", "devices", "split_mode", "main_gpu")
+SHARED = ("context", "parallel", "kv_type", *OFFLOADING)
 """Settings of `[engine]` that a model takes where it has none of its own."""
 
 
@@ -54,10 +55,11 @@ def _complete(model: ModelConfig, place: str, engine: EngineConfig, base: Path) 
     whole = model.model_copy(update={**{name: getattr(engine, name) for name in SHARED}, **follows, **given})
     if whole.path is not None and not is_unicode(whole.path):
         raise ConfigurationError(f"The model's path is {whole.path!r}: it must be in UTF-8, with all its folders.")
-    if "kv_type" in given and whole.engine != "llama":
-        raise ConfigurationError(f"kv_type in {place} is set, but the engine {whole.engine!r} takes none.")
     if whole.keep_alive is not None and (whole.engine == "vllm" or whole.vendors != (LOCAL,)):
         raise ConfigurationError(f"keep_alive in {place} is set, but not only llama.cpp runs the model.")
+    for name in ("kv_type", *OFFLOADING):
+        if name in given and whole.engine != "llama":
+            raise ConfigurationError(f"{name} in {place} is set, but the engine {whole.engine!r} takes none.")
     if whole.options and whole.engine != "vllm":
         raise ConfigurationError(f"options in {place} is set, but the engine {whole.engine!r} takes none.")
     return whole
@@ -71,7 +73,7 @@ def _check_table(model: ModelConfig, place: str) -> None:
         return
     if model.name == "":
         raise ConfigurationError(f"There is no name in {place}: a model that only vendors run needs one.")
-    for name in ("path", "engine", "options", "parallel", "kv_type"):
+    for name in ("path", "engine", "options", "parallel", "kv_type", *OFFLOADING):
         if name in model.model_fields_set:
             raise ConfigurationError(f"{name} in {place} is set, but {LOCAL!r} is not among its vendors.")
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from afterword.config.table_keys import Table, key
-from afterword.config.values import KeepAlive, OneOrMore, Template, Text, Texts
+from afterword.config.values import GpuLayers, KeepAlive, OneOrMore, Template, Text, Texts
 from afterword.config.vendor import LOCAL
 
 ECHO = "echo"
@@ -23,7 +23,11 @@ DEFAULT_NAME = "default"
 KVType = Literal["f16", "q8_0"]
 """Of the numbers in the KV cache; those of q8_0 are 8-bit integers in blocks of 32 with a scale each."""
 
+SplitMode = Literal["layer", "row", "none"]
+"""How several accelerators share a model."""
+
 Context = Annotated[int, Field(ge=1)]
+MainGpu = Annotated[int, Field(ge=0, le=63)]
 Parallel = Annotated[int, Field(ge=1, le=255)]
 
 
@@ -65,6 +69,10 @@ class ModelConfig(Table):
         "It is loaded when it is first asked for, and stays so long after its last request; -1: for good.",
         shown="none: it is loaded at the start and stays",
     )
+    gpu_layers: GpuLayers = key("auto", "How many of its layers accelerators hold.", shown="engine.gpu_layers")
+    devices: Texts = key((), "Accelerators that may hold them, by llama.cpp's names.", shown="engine.devices")
+    split_mode: SplitMode = key("layer", "How they share it.", shown="engine.split_mode")
+    main_gpu: MainGpu = key(0, "Which of them has what is not split.", shown="engine.main_gpu")
     infill_template: Template | None = key(
         None,
         "How `suffix` is put to the model, with {prefix} and {suffix}, e.g. `<PRE> {prefix} <SUF>{suffix} <MID>`.",

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Strict, model_validator
 
-from afterword.config.model import PARALLEL, Context, KVType, ModelConfig, Parallel
+from afterword.config.model import PARALLEL, Context, KVType, MainGpu, ModelConfig, Parallel, SplitMode
 from afterword.config.table_keys import Key, Table, key, keys_of
 from afterword.config.values import (
     ApiKey,
@@ -13,6 +13,7 @@ from afterword.config.values import (
     Directory,
     FileOrFunction,
     FilePath,
+    GpuLayers,
     HttpUrl,
     KeepAlive,
     Memory,
@@ -209,6 +210,22 @@ class EngineConfig(Table):
     kv_type: KVType = key(
         "f16",
         "Type of the numbers in the KV cache, for models that don't say: q8_0 takes half the memory of f16.",
+    )
+    gpu_layers: GpuLayers = key(
+        "auto",
+        "Layers that accelerators hold, for models that don't say: auto (as many as fit), all, none or a number.",
+    )
+    devices: Texts = key(
+        (),
+        "Accelerators that may hold layers, by llama.cpp's names, e.g. CUDA0,CUDA1; for models that don't say.",
+        shown="all there are",
+    )
+    split_mode: SplitMode = key(
+        "layer",
+        "How accelerators share a model that doesn't say: by layers, by rows of matrices, or not at all.",
+    )
+    main_gpu: MainGpu = key(
+        0, "Which of the accelerators holds what is not split, counted from 0, for models that don't say."
     )
 
 

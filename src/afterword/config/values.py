@@ -73,6 +73,16 @@ def _template(value: object) -> InfillTemplate:
     return value if isinstance(value, InfillTemplate) else parse_template(_text(value))
 
 
+def _layers(value: object) -> int | Literal["auto", "all"]:
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,6}", value) is not None:
+        return int(value)
+    if value == "none":
+        return 0
+    if (isinstance(value, int) and not isinstance(value, bool) and value >= 0) or value in ("auto", "all"):
+        return value
+    raise ValueError
+
+
 def _amount(value: object) -> object:
     if not isinstance(value, str):
         return value
@@ -198,6 +208,10 @@ KeepAlive = Annotated[
 """Seconds; infinite: for good."""
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), Allowed("a number of seconds above 0")]
+
+GpuLayers = Annotated[
+    int | Literal["auto", "all"], PlainValidator(_layers), Allowed("auto, all, none, or a number of layers")
+]
 
 Directory = Annotated[Path, PlainValidator(_path), Allowed("the path of a directory")]
 

@@ -32,6 +32,8 @@ class Capabilities:
     """Tokens that all slots can hold together, where that may be fewer than their contexts; None: not known."""
     trained_context: int | None = None
     """Tokens of context that the model was trained with; None: not known."""
+    runs_on: str = ""
+    """What holds the model's layers, in words; empty: not known."""
     exact_tokens: bool = True
     """The tokenizer is the model's own. If not, its ids mean nothing to the model and its counts are estimates."""
     lacks: Mapping[str, str] = field(default_factory=dict, hash=False)

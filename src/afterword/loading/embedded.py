@@ -66,6 +66,7 @@ def load_llama(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedM
     """llama.cpp with `budget` bytes, in a process of its own. Raises `ConfigurationError`."""
     # Here and not above: the library behind it takes a second to load and is not needed to serve other engines.
     from afterword.engine.llama.llama_loading import LlamaSettings
+    from afterword.engine.llama.offload import OffloadSettings
     from afterword.engine.worker.worker_engine import load_engine
 
     file = model_file(model.path)
@@ -80,6 +81,7 @@ def load_llama(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedM
         kernels=engine.kernels,
         kv_type=model.kv_type,
         load_seconds=engine.load_timeout,
+        offload=OffloadSettings(model.gpu_layers, model.devices, model.split_mode, model.main_gpu),
     )
     loaded = load_engine(settings, step_seconds=engine.step_timeout)
     status = file.stat()
@@ -92,6 +94,7 @@ def load_llama(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedM
             "file": file.name,
             "size_bytes": status.st_size,
             "kv_type": model.kv_type,
+            "runs_on": loaded.capabilities.runs_on,
             "space": space(loaded.capabilities, model.context),
         },
         infill_template=model.infill_template,

@@ -68,12 +68,31 @@ int note_cache(Buffer *, Tensor * t) {
     return 0;
 }
 
+// Only Linux lets a program choose.
+void ask_for_large_pages(void * pages, size_t size, bool wanted) {
+#ifdef MADV_HUGEPAGE
+    madvise(pages, size, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+#else
+    (void)pages, (void)size, (void)wanted;
+#endif
+}
+
+// The pages take no memory until they are written again, and are zero then.
+void give_back(void * pages, size_t size) {
+#ifdef __linux__
+    madvise(pages, size, MADV_DONTNEED);
+#else
+    // Elsewhere that advice may leave what was there.
+    mmap(pages, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+#endif
+}
+
 // Only caches are cleared. Their pages are small ones: the first token of a slot would have the system clear a large page for
 // the keys and one for the values of each layer, 120 MB for 30 layers.
 void clear(Buffer * buffer, uint8_t value) {
-    if (listening != nullptr) madvise(buffer->context, buffer->size, MADV_NOHUGEPAGE);
+    if (listening != nullptr) ask_for_large_pages(buffer->context, buffer->size, false);
     if (value != 0) std::memset(buffer->context, value, buffer->size);
-    else madvise(buffer->context, buffer->size, MADV_DONTNEED);
+    else give_back(buffer->context, buffer->size);
 }
 
 Buffer * allocate(BufferType * type, size_t size) {
@@ -81,7 +100,7 @@ Buffer * allocate(BufferType * type, size_t size) {
     void * mapping = mmap(nullptr, size + page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapping == MAP_FAILED) return nullptr;
     void * pages = (char *)mapping + page_bytes();
-    madvise(pages, size, MADV_HUGEPAGE);
+    ask_for_large_pages(pages, size, true);
     ((Header *)mapping)->owner = listening;
     Buffer * buffer = allocate_as_ggml(type, 1);
     if (buffer == nullptr) {
@@ -130,7 +149,7 @@ void afterword_caches_release(const void * caches, int64_t slot, int64_t first) 
         char * slot_begins = cache.data + slot * cache.slot_bytes;
         const size_t begin = ((size_t)(slot_begins + first * cache.cell_bytes) + page - 1) / page * page;
         const size_t end = (size_t)(slot_begins + cache.slot_bytes) / page * page;
-        if (begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
+        if (begin < end) give_back((void *)begin, end - begin);
     }
 }
 

@@ -23,6 +23,7 @@ SOURCES = Path(__file__).resolve().parents[3] / "src"
 Report = dict[tuple[str, str], dict[str, Any]]
 
 BUILD = {
+    "devices": [{"name": "CUDA0", "description": "a GPU", "free": 3 * 2**29, "pointer": 1}],
     "python": "3.12",
     "binding": "0.3.36",
     "llama.cpp": "1 AVX = 1 | NEON = 0 |",
@@ -194,6 +195,14 @@ def test_kernels_that_cannot_be_made_are_advice(doctor: Doctor, monkeypatch: pyt
     assert code == 0
     advice = report["build", "kernels"]["advice"]
     assert advice == "There is no C++ compiler: slower, and not the same bytes beside other requests."
+
+
+def test_accelerators_are_listed(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, report = doctor("--port", "0")
+    assert report["build", "accelerators"]["found"] == "CUDA0 (a GPU), 1.5 GiB free"
+    monkeypatch.setattr("afterword.cli.doctor.check_build.ask", lambda question: BUILD | {"devices": []})
+    _, report = doctor("--port", "0")
+    assert report["build", "accelerators"]["found"] == "none"
 
 
 def test_the_build_is_really_asked() -> None:

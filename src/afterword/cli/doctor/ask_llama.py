@@ -10,7 +10,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +35,24 @@ class AboutBuild:
     """What of llama.cpp and of the project's kernels is in use here. The kernels are compiled if need be."""
 
     def answer(self) -> Answer:
-        """`python`, `binding`, `llama.cpp`, `kernels` (None: llama.cpp's own, `reason` says why)."""
-        from afterword.engine.llama.binding import LIBRARIES_FOLDER, PACKAGE_VERSION, build_info
+        """`python`, `binding`, `llama.cpp`, `devices`, `kernels` (None: llama.cpp's own, `reason` says why)."""
+        from afterword.engine.llama.binding import (
+            LIBRARIES_FOLDER,
+            LIBRARY,
+            PACKAGE_VERSION,
+            build_info,
+            start_backend,
+        )
+        from afterword.engine.llama.devices import list_devices
         from afterword.engine.llama.kernels import KernelsUnavailable, load_kernels, user_cache
 
         try:
             kernels, reason = load_kernels(user_cache(), PACKAGE_VERSION, LIBRARIES_FOLDER).instructions, None
         except KernelsUnavailable as error:
             kernels, reason = None, str(error)
+        start_backend()
         return {
+            "devices": [asdict(device) for device in list_devices(LIBRARY)],
             "python": sys.version.split()[0],
             "binding": importlib.metadata.version("llama-cpp-python"),
             "llama.cpp": build_info(),

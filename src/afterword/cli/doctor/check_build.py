@@ -10,6 +10,7 @@ from afterword.cli.doctor.ask_llama import AboutBuild, ask
 from afterword.cli.doctor.finding import Finding
 
 BUILD = "build"
+GIB = 2**30
 
 
 def build() -> Iterator[Finding]:
@@ -22,6 +23,10 @@ def build() -> Iterator[Finding]:
     yield Finding(BUILD, "llama-cpp-python", about["binding"])
     version, _, compiled = about["llama.cpp"].partition(" ")
     yield Finding(BUILD, "llama.cpp", " ".join([version, *re.findall(r"(\w+) = 1", compiled)]))
+    devices = [
+        f"{each['name']} ({each['description']}), {each['free'] / GIB:.1f} GiB free" for each in about["devices"]
+    ]
+    yield Finding(BUILD, "accelerators", ", ".join(devices) or "none")
     if about["kernels"] is None:
         advice = f"{about['reason']}: slower, and not the same bytes beside other requests."
         yield Finding(BUILD, "kernels", "llama.cpp's own", advice=advice[:1].upper() + advice[1:])

@@ -20,6 +20,8 @@ from afterword.config.model import KVType
 from afterword.config.tree import DEFAULT_CONTEXT
 from afterword.engine.llama.batch_rows import BatchRows, Integers
 from afterword.engine.llama.caches import KV_TYPES, Attention
+from afterword.engine.llama.devices import SPLIT_MODES, null_terminated
+from afterword.engine.llama.offload import ON_PROCESSOR, Placement
 from afterword.errors import ConfigurationError
 from afterword.gguf_header import read_header
 from afterword.gguf_parts import parts_of
@@ -61,12 +63,17 @@ def build_info() -> str:
 class LlamaModel:
     """Weights and vocabulary of one GGUF file, freed by `close` or with the object; contexts must be closed before."""
 
-    def __init__(self, path: Path, *, vocab_only: bool = False) -> None:
+    def __init__(self, path: Path, *, vocab_only: bool = False, placement: Placement = ON_PROCESSOR) -> None:
         """Raises `ConfigurationError` in one sentence if the file cannot be a model."""
         check_file(path)
         start_backend()
         params = c.llama_model_default_params()
         params.vocab_only = vocab_only
+        params.n_gpu_layers = placement.n_layers
+        params.split_mode = SPLIT_MODES[placement.split_mode]
+        params.main_gpu = placement.main_gpu
+        devices = null_terminated(placement.devices)
+        params.devices = ctypes.addressof(devices)
         _recent_errors.clear()
         pointer = c.llama_model_load_from_file(str(path).encode(), params)
         if not pointer:

@@ -8,7 +8,7 @@ from pathlib import Path
 import structlog
 
 from afterword.config.model import KVType
-from afterword.config.tree import KernelChoice
+from afterword.config.tree import DEFAULT_CONTEXT, KernelChoice
 from afterword.engine.base import Capabilities
 from afterword.engine.identity import ResultCache, fingerprint, model_hash
 from afterword.engine.llama.aborting import say_why_it_aborts
@@ -21,8 +21,11 @@ from afterword.engine.llama.binding import (
     LlamaContext,
     LlamaModel,
     build_info,
+    check_file,
+    start_backend,
 )
 from afterword.engine.llama.caches import Attention, Caches
+from afterword.engine.llama.devices import list_devices
 from afterword.engine.llama.engine_thread import Loaded
 from afterword.engine.llama.kernels import LLAMA_CPP, Kernels, use_kernels
 from afterword.engine.llama.kv import KVSlots
@@ -35,6 +38,7 @@ from afterword.engine.llama.memory import (
     compute_bytes,
     plan_memory,
 )
+from afterword.engine.llama.offload import NOTHING_ASKED, ModelShape, OffloadSettings, Placement, place
 from afterword.engine.llama.openmp import release_workers
 from afterword.engine.llama.probe import LogitCheck, check_logits, keeps_its_numbers, threads_do_not_matter
 from afterword.engine.llama.runner import LlamaRunner
@@ -44,6 +48,8 @@ from afterword.engine.llama.thread_count import ThreadCount
 from afterword.engine.llama.vocabulary import Vocabulary
 from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.errors import ConfigurationError
+from afterword.gguf_header import read_header
+from afterword.gguf_parts import parts_of
 from afterword.machine import idle_seconds
 
 log = structlog.get_logger("afterword.engine")
@@ -87,6 +93,7 @@ class LlamaSettings:
     """Of keys and values in the cache."""
     load_seconds: float = 1800.0
     """How long a process of its own may take to load it, its probe and hash included."""
+    offload: OffloadSettings = NOTHING_ASKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,7 @@ class _Opened:
     """A model, how its rows are computed, and the context that its memory allows."""
 
     model: LlamaModel
+    placement: Placement
     arithmetic: Arithmetic
     memory: MemoryPlan
     context: LlamaContext
@@ -127,11 +135,13 @@ def load_model(settings: LlamaSettings) -> EmbeddedModel:
     cache = ResultCache(settings.cache_dir)
     kernels = None if settings.kernels == LLAMA_CPP else use_kernels(PACKAGE_VERSION, LIBRARIES_FOLDER)
     computes = LLAMA_CPP if kernels is None else kernels.name
-    model = LlamaModel(settings.path)
+    placement = _place(settings)
+    model = LlamaModel(settings.path, placement=placement)
     try:
         _warn_of_guesses(model, settings.path)
+        computes = f"{computes}, {placement}"
         identity = (model_hash(settings.path, cache), build_info(), computes, _n_threads(settings), settings.kv_type)
-        return _start(model, settings, kernels, identity, cache)
+        return _start(model, placement, settings, kernels, identity, cache)
     except BaseException:
         model.close()
         raise
@@ -147,8 +157,22 @@ def _warn_of_guesses(model: LlamaModel, path: Path) -> None:
         )
 
 
+def _place(settings: LlamaSettings) -> Placement:
+    """Which layers accelerators are to hold. Raises `ConfigurationError`."""
+    check_file(settings.path)
+    headers = [read_header(part) for part in parts_of(settings.path)]
+    shape = ModelShape(
+        n_layers=headers[0].n_layers,
+        weights=sum(header.tensor_bytes for header in headers),
+        kv=headers[0].cell_bytes * (DEFAULT_CONTEXT if settings.context is None else settings.context),
+    )
+    start_backend()
+    return place(settings.offload, list_devices(LIBRARY), shape)
+
+
 def _start(
     model: LlamaModel,
+    placement: Placement,
     settings: LlamaSettings,
     kernels: Kernels | None,
     identity: tuple[object, ...],
@@ -156,16 +180,16 @@ def _start(
 ) -> EmbeddedModel:
     if not model.decoder_only:
         raise _no_text(model, settings)
-    arithmetic = _arithmetic_of(model, kernels)
+    arithmetic = _arithmetic_of(model, kernels, placement)
     if settings.kv_type == "q8_0" and not arithmetic.fused_attention:
         raise ConfigurationError(
             f"The keys and values of {settings.path} cannot be kept as q8_0, which needs attention as one operation of "
             "this project's kernels: set `kv_type` to f16."
         )
     attention = Attention(arithmetic.fused_attention, settings.kv_type)
-    memory = _plan_memory(model, settings, arithmetic, _slot_sizes(model, attention, identity, cache))
+    memory = _plan_memory(model, placement, settings, arithmetic, _slot_sizes(model, attention, identity, cache))
     caches = None
-    if kernels is not None and attention.fused:
+    if _grows(arithmetic, placement) and kernels is not None:
         caches = Caches(kernels)
     context = LlamaContext(
         model,
@@ -178,7 +202,7 @@ def _start(
     try:
         _check_logits(model, context, settings, identity, cache)
         probed = (*identity, astuple(arithmetic), min(context.n_slots, 2))
-        return _embedded(_Opened(model, arithmetic, memory, context), settings, probed, cache)
+        return _embedded(_Opened(model, placement, arithmetic, memory, context), settings, probed, cache)
     except BaseException:
         # Before the model, which the caller frees and the context points to.
         context.close()
@@ -201,6 +225,7 @@ def _embedded(
         n_slots=memory.n_slots,
         n_cells=memory.n_cells,
         trained_context=model.n_ctx_train,
+        runs_on=str(opened.placement),
     )
     kv = KVSlots(
         memory.n_slots,
@@ -256,21 +281,30 @@ def _thread_count(
     def probe() -> str:
         return str(threads_do_not_matter(opened.context, opened.model.n_vocab, n_threads))
 
-    free = not exact or cache.get(f"threads {identity}", probe) == "True"
-    return ThreadCount(n_threads, least=1 if free else n_threads, idle=idle_seconds)
+    # While an accelerator computes, that the processors rest says nothing.
+    if opened.placement.devices or (exact and cache.get(f"threads {identity}", probe) != "True"):
+        return ThreadCount(n_threads, least=n_threads)
+    return ThreadCount(n_threads, idle=idle_seconds)
 
 
 def _n_threads(settings: LlamaSettings) -> int:
     return (os.cpu_count() or 1) if settings.threads is None else settings.threads
 
 
-def _arithmetic_of(model: LlamaModel, kernels: Kernels | None) -> Arithmetic:
+def _arithmetic_of(model: LlamaModel, kernels: Kernels | None, placement: Placement) -> Arithmetic:
     """How the kernels in use should compute the model; the probe checks it."""
     architecture = model.metadata("general.architecture")
-    if kernels is None and model.memory_can_be_cut:
+    offloaded = bool(placement.devices)
+    if kernels is None and model.memory_can_be_cut and not offloaded:
         return FLOATS if model.float_weights else QUANTISED
-    chosen = UNFUSED if kernels is None or architecture in NEVER_FUSED else INDEPENDENT
+    # No rows are added for an accelerator, whose kernels choose by the number of rows in more ways.
+    chosen = UNFUSED if (kernels is None and not offloaded) or architecture in NEVER_FUSED else INDEPENDENT
     return replace(chosen, prompts_alone=architecture in PROMPTS_ALONE)
+
+
+def _grows(arithmetic: Arithmetic, placement: Placement) -> bool:
+    """Whether cells take memory only as they are used: not an accelerator's."""
+    return arithmetic.fused_attention and not placement.devices
 
 
 def _slot_sizes(model: LlamaModel, attention: Attention, identity: tuple[object, ...], cache: ResultCache) -> SlotSizes:
@@ -282,7 +316,9 @@ def _slot_sizes(model: LlamaModel, attention: Attention, identity: tuple[object,
     return SlotSizes(**json.loads(cache.get(f"slot {identity} {attention.fused}", measure)))
 
 
-def _plan_memory(model: LlamaModel, settings: LlamaSettings, arithmetic: Arithmetic, slot: SlotSizes) -> MemoryPlan:
+def _plan_memory(
+    model: LlamaModel, placement: Placement, settings: LlamaSettings, arithmetic: Arithmetic, slot: SlotSizes
+) -> MemoryPlan:
     # Where attention is several operations, scores of every head are kept.
     seen = compute_bytes(MICRO_BATCH, 0, 1 if arithmetic.fused_attention else model.n_head)
     more_states = arithmetic.n_spare_slots + most_states_parked(0)
@@ -293,6 +329,7 @@ def _plan_memory(model: LlamaModel, settings: LlamaSettings, arithmetic: Arithme
         per_context_token=seen + arithmetic.n_spare_slots * slot.per_token + settings.parallel * BOOKS_BYTES,
         compute=compute_bytes(MICRO_BATCH, model.n_vocab, 0) + more_states * slot.state,
         n_ctx_train=model.n_ctx_train,
-        shared=arithmetic.fused_attention,
+        shared=_grows(arithmetic, placement),
     )
-    return plan_memory(need, context=settings.context, parallel=settings.parallel, budget=settings.memory_bytes)
+    budget = placement.budget(settings.memory_bytes)
+    return plan_memory(need, context=settings.context, parallel=settings.parallel, budget=budget)
