@@ -7,6 +7,7 @@ from afterword.engine.base import Engine
 from afterword.engine.on_demand import OnDemandEngine
 from afterword.errors import ModelNotFound
 from afterword.text.infill_template import InfillTemplate
+from afterword.tokens import InfillTokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,11 @@ class ServedModel:
     def is_loaded(self) -> bool:
         """Its tokenizer can be used."""
         return self.on_demand is None or self.on_demand.is_loaded
+
+    @property
+    def infill(self) -> InfillTokens | None:
+        """The tokens of the model's own infill prompts, as far as it was loaded by now."""
+        return self.engine.tokenizer.infill if self.on_demand is None else self.on_demand.infill
 
     @property
     def full_name(self) -> str:

@@ -67,3 +67,19 @@ def test_sighup_deploys_what_the_configuration_says_then(tmp_path: Path, monkeyp
     assert cluster.deployed == [config, config, later]
     assert cluster.removed
     assert [(line["log_level"], line.get("reason")) for line in logs] == [("error", "no such model"), ("info", None)]
+
+
+def test_models_that_are_loaded_when_they_are_asked_for_are_not_deployed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "afterword.toml").write_text(
+        "[[models]]\npath = 'echo'\n[[models]]\npath = 'echo'\nname = 'b'\nkeep_alive = '5m'\n"
+    )
+    config = load_config({}, {}, tmp_path)
+    cluster = Cluster(sends(signal.SIGHUP), sends(signal.SIGTERM))
+    monkeypatch.setattr(cluster_command, "_ray_side", lambda: cluster)
+    monkeypatch.setattr("afterword.cli.ready.cluster_ready_line", lambda *_: "")
+    serve_on_cluster(config, LOCAL, lambda: config)
+    assert [[model.name for model in each.models] for each in cluster.deployed] == [["echo"], ["echo"]]
+    with pytest.raises(ConfigurationError, match="All models have a keep_alive"):
+        serve_on_cluster(config.model_copy(update={"models": config.models[1:]}), LOCAL, lambda: config)

@@ -182,3 +182,11 @@ def test_settings_of_the_directory_hold(afterword: Afterword, tmp_path: Path, mo
     monkeypatch.delenv("AFTERWORD_MODEL")
     (tmp_path / "afterword.toml").write_text("[[models]]\npath = 'echo'\nname = 'mine'")
     assert json.loads(afterword("complete", "ab", "--json").stdout)["model"] == "mine"
+
+
+def test_a_model_with_a_keep_alive_is_loaded_for_the_command(
+    afterword: Afterword, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AFTERWORD_MODEL")
+    (tmp_path / "afterword.toml").write_text("[[models]]\npath = 'echo'\nkeep_alive = 0\n")
+    assert afterword("complete", "ab", *GREEDY).stdout == "abababab"

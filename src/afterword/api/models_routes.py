@@ -52,7 +52,7 @@ def model_facts(served: ServedModel, server: ServerConfig) -> dict[str, Any]:
     """A model's context length and everything that it, on this server, can and cannot do."""
     engine = served.engine
     can = engine.capabilities
-    infill, template = engine.tokenizer.infill if served.is_loaded else None, served.infill_template
+    infill, template = served.infill, served.infill_template
     return {
         "max_model_len": None if can.context == UNKNOWN_CONTEXT else can.context,
         "aliases": list(served.aliases),

@@ -39,10 +39,7 @@ def serve_on_cluster(config: Config, address: str, read: Callable[[], Config]) -
     # Below the help, which needs no models.
     from afterword.cli.ready import cluster_ready_line
 
-    # An engine there is a replica, which is there or not.
-    config = config.model_copy(update={"models": tuple(one for one in config.models if one.keep_alive is None)})
-    if not config.models:
-        raise ConfigurationError("All models have a keep_alive, and a cluster loads none when it is asked for.")
+    config = _always_loaded(config)
     if address != LOCAL:
         check_shared(config)
     deploy = _ray_side()
@@ -86,10 +83,18 @@ def _ray_side() -> ModuleType:
     return deploy
 
 
+def _always_loaded(config: Config) -> Config:
+    """Without the models that have a `keep_alive`: an engine on a cluster is a replica, which is there or not."""
+    models = tuple(model for model in config.models if model.keep_alive is None)
+    if not models:
+        raise ConfigurationError("All models have a keep_alive, and a cluster loads none when it is asked for.")
+    return config.model_copy(update={"models": models})
+
+
 def _deploy_again(deploy: ModuleType, read: Callable[[], Config]) -> None:
     log = structlog.get_logger("afterword")
     try:
-        config = read()
+        config = _always_loaded(read())
         deploy.deploy(config)
     except Exception as error:
         # Of any kind: what runs goes on.

@@ -16,7 +16,7 @@ from afterword.engine.base import Capabilities, Engine, EngineStats, Generation
 from afterword.engine.loaded_models import Loadable, LoadedModels
 from afterword.engine.request import GenerationRequest
 from afterword.errors import ConfigurationError, EngineClosed, EngineLost, Overloaded
-from afterword.tokens import Tokenizer
+from afterword.tokens import InfillTokens, Tokenizer
 
 SECONDS_BEFORE_ANOTHER_TRY = 10
 """After a model could not be loaded: what is asked for it meanwhile gets the same answer, and others their turn."""
@@ -55,6 +55,8 @@ class OnDemandEngine(Engine, Loadable):
 
     def __init__(self, source: ModelSource, models: LoadedModels) -> None:
         self.capabilities = source.expected
+        self.infill: InfillTokens | None = None
+        """As it was when the model was loaded last."""
         self._source = source
         self._models = models
         self._engine: Engine | None = None
@@ -165,6 +167,7 @@ class OnDemandEngine(Engine, Loadable):
         engine = await asyncio.to_thread(self._source.load, n_bytes)
         engine.start()
         self._engine, self.capabilities, self.fingerprint = engine, engine.capabilities, engine.fingerprint
+        self.infill = engine.tokenizer.infill
         self.last_used = asyncio.get_running_loop().time()
         _log.info("a model was loaded", model=self._source.name, seconds=round(self.last_used - began, 2))
 
