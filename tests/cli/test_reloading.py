@@ -1,5 +1,6 @@
 """SIGHUP: another configuration without a restart, and without failing a request."""
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -8,14 +9,25 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
+import pytest
 from tests.cli.conftest import Afterword
 from tests.cli.test_serve import COMMAND, address
 from tests.cli.test_serve import serving as serving_echo
 from tests.cli.test_stopping import until
 from tests.engine.upstream.fakes import ends_when_told, fake_upstream
 from tests.models.tiny import Tiny, write_tiny
+
+from afterword.cli import reloading
+from afterword.cli.reloading import Reloader
+from afterword.config.load import load_config
+from afterword.config.tree import Config
+from afterword.engine.echo import EchoEngine
+from afterword.gateway.interfaces import Gateway
+from afterword.gateway.opening import OPEN
+from afterword.registry import Registry, ServedModel
 
 ECHO = '[[models]]\nname = "{name}"\npath = "echo"\ncontext = 64\n'
 
@@ -211,3 +223,26 @@ def test_models_that_are_put_into_the_folder_are_found_and_those_that_are_loaded
         server.said("a model was unloaded")
         assert complete("a") == 404
         server.log()
+
+
+async def test_no_request_comes_between_the_new_key_and_the_new_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    (tmp_path / "afterword.toml").write_text(ECHO.format(name="first"), encoding="utf-8")
+    config = load_config({"database": "none"}, {}, tmp_path)
+    registry = Registry([ServedModel("first", EchoEngine(), created=0)])
+    current = SimpleNamespace(gateway=OPEN, registry=registry)
+
+    def change_key(gateway: Gateway, _: Config) -> Gateway:
+        seen.append("key")
+        asyncio.get_running_loop().call_soon(seen.append, "a request")
+        return gateway
+
+    async def serve_with(*_: object) -> None:
+        seen.append("models")
+
+    monkeypatch.setattr(reloading, "change_key", change_key)
+    await Reloader(config, lambda: config, lambda: current, serve_with).reload()  # type: ignore[arg-type,return-value]
+    await asyncio.sleep(0)
+    assert seen == ["key", "models", "a request"]

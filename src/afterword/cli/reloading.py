@@ -82,9 +82,13 @@ class Reloader:
         shared = self._shared if config.engine == self._config.engine else LoadedModels()
         registry = await self._load(config, shared, serve.registry)
         _warn_of_settings_at_start(self._config, config)
-        gateway = change_key(serve.gateway, config)
         self._config, self._shared = config, shared
-        changing = asyncio.create_task(self._serve_with(registry, config.server, gateway, content_filter))
+
+        async def change() -> None:
+            # The key in the same turn of the loop as the rest: no request has one without the other.
+            await self._serve_with(registry, config.server, change_key(serve.gateway, config), content_filter)
+
+        changing = asyncio.create_task(change())
         # So that the next request is served with it.
         await asyncio.sleep(0)
         _log.info("the configuration was reloaded", models=[model.name for model in config.models])
