@@ -199,7 +199,8 @@ async def measure(n_bodies: int, n_streams: int, seed: int, model: str) -> bool:
             found = await send_all(server, make, send, n, seed)
             good &= report(name, n, found, time.perf_counter() - began)
         health = (await server.http.get("/ready")).status_code
-        if health != 200 or server.children != children:
+        # Others, such as the one that compiles grammars, come when they are needed.
+        if health != 200 or not set(children) <= set(server.children):
             print(f"  /ready says {health}; the processes of the model were {children}, and are {server.children}")
             good = False
     return good

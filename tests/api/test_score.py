@@ -93,6 +93,14 @@ async def test_labels_have_their_probabilities(lacks: tuple[str, ...], apply_sof
         assert [math.fsum(row) for row in answer["scores"]] == pytest.approx([1, 1])
 
 
+@pytest.mark.parametrize("lacks", [(), ("logprob_token_ids",)], ids=["named", "one by one"])
+@pytest.mark.parametrize("labels", [(97, 97), (97, 98, 97)])
+async def test_a_label_may_be_asked_for_twice(lacks: tuple[str, ...], labels: tuple[int, ...]) -> None:
+    once = await scored(engine_without(*lacks), LABELS | {"label_token_ids": [97, 98]})
+    often = await scored(engine_without(*lacks), LABELS | {"label_token_ids": list(labels)})
+    assert often["scores"] == [[row[label - 97] for label in labels] for row in once["scores"]]
+
+
 async def test_where_no_likeliest_tokens_are_known_nothing_is_greedy_or_not() -> None:
     answer = await scored(engine_without(max_logprobs=0), CHOICES)
     assert [got["is_greedy"] for got in answer["data"]] == [None] * len(ENDINGS)

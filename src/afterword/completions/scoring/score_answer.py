@@ -63,5 +63,6 @@ def _score(place: Place, scores: PromptScores) -> Score:
 def _lasts(place: Place, scores: PromptScores) -> NDArray[np.float64]:
     """The log-probabilities of a place's last tokens."""
     if scores.named_logprobs is None:
-        return scores.logprobs[-1:]
+        # The prompt's own last token is the only one, which may be asked for more than once.
+        return scores.logprobs[-1:][list(place.columns)]
     return scores.named_logprobs[-1, list(place.columns)]
