@@ -25,6 +25,7 @@ from afterword.cli.reloading import Reloader
 from afterword.config.load import load_config
 from afterword.config.tree import Config
 from afterword.engine.echo import EchoEngine
+from afterword.engine.loaded_models import LoadedModels
 from afterword.gateway.interfaces import Gateway
 from afterword.gateway.opening import OPEN
 from afterword.registry import Registry, ServedModel
@@ -243,6 +244,8 @@ async def test_no_request_comes_between_the_new_key_and_the_new_models(
         seen.append("models")
 
     monkeypatch.setattr(reloading, "change_key", change_key)
-    await Reloader(config, lambda: config, lambda: current, serve_with).reload()  # type: ignore[arg-type,return-value]
+    shared = LoadedModels()
+    reloader = Reloader(config, shared, lambda: config, lambda: current, serve_with)  # type: ignore[arg-type,return-value]
+    await reloader.reload()
     await asyncio.sleep(0)
     assert seen == ["key", "models", "a request"]
