@@ -40,6 +40,17 @@ its own way. The most that was seen is 0.02."""
 IN_SUM = 0.01
 """The same of their sum: the differences have no direction."""
 
+FORM = {
+    "json_schema": {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "born": {"type": "integer"}},
+        "required": ["name", "born"],
+        "additionalProperties": False,
+    },
+    "max_tokens": 16,
+}
+"""What the answer to every fourth request must be, as far as it gets."""
+
 WHOLE: dict[str, Callable[[], Path]] = {
     "default": lambda: model_file(DEFAULT_MODEL.name),
     "gemma": lambda: model_path(GEMMA),
@@ -101,7 +112,7 @@ async def seeded(client: httpx.AsyncClient, number: int) -> dict[str, Any]:
     answer = await post(
         client,
         prompt=excerpt(start, 20 + 17 * number),
-        max_tokens=6,
+        **{"max_tokens": 6} | (FORM if number % 4 == 1 else {}),
         seed=number - 3,
         logprobs=2,
         n=1 + number % 4 // 3,
