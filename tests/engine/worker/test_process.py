@@ -11,7 +11,7 @@ from tests.models.engines import kept_tiny, settings
 from tests.models.tiny import Tiny, write_tiny
 
 from afterword.engine.worker import process
-from afterword.engine.worker.process import Worker, check_vocabulary, how_it_ended
+from afterword.engine.worker.process import KEEPS_MEMORY, Worker, check_vocabulary, how_it_ended
 from afterword.engine.worker.worker_engine import load_engine
 from afterword.engine.worker.worker_messages import CheckVocabulary, Ready
 from afterword.errors import ConfigurationError
@@ -72,6 +72,22 @@ def test_a_process_has_no_file_of_the_server_s_but_its_connection(tmp_path: Path
             worker.end()
     assert sum(name.startswith("socket:") for name in opened) == 1
     assert not any("secret" in name for name in opened)
+
+
+def test_a_process_keeps_memory_for_rows_of_logits_unless_the_operator_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = kept_tiny(Tiny())
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "500000")
+    worker = Worker(settings(path, path.parent))
+    try:
+        worker.load()
+        variables = Path(f"/proc/{worker.pid}/environ").read_text().split("\0")
+    finally:
+        worker.kill()
+        worker.end()
+    assert f"MALLOC_MMAP_THRESHOLD_={KEEPS_MEMORY['MALLOC_MMAP_THRESHOLD_']}" in variables
+    assert "MALLOC_TRIM_THRESHOLD_=500000" in variables
 
 
 def test_a_vocabulary_is_read_by_another_process_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
