@@ -134,7 +134,8 @@ async def test_scoring_again_answers_from_the_cache_with_the_same_bits(
 ) -> None:
     _, first = await score(short_engine, prompt, 5)
     n_cached, again = await score(short_engine, prompt, 5)
-    assert n_cached == N_SCORED - 1
+    # The last token is only scored, by the one before it, which is always computed.
+    assert n_cached == N_SCORED - 2
     assert bits(again) == bits(first)
 
 
@@ -202,7 +203,7 @@ async def test_fewer_likeliest_tokens_than_before_come_from_the_cache(
     prompt = tiny_prompt(tried, 200)
     _, wide = await score(tried, prompt, 7)
     n_cached, narrow = await score(tried, prompt, 2)
-    assert n_cached == 199
+    assert n_cached == 198
     assert bits(narrow) == bits(columns(wide, 2))
 
 
