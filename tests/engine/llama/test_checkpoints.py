@@ -28,12 +28,12 @@ def test_places_of_a_prompt_that_is_continued(
 @pytest.mark.parametrize(
     ("n_prompt", "n_reused", "n_shared", "n_candidates", "found"),
     [
-        pytest.param(300, 0, 0, 1, {268}, id="before-a-short-ending"),
-        pytest.param(300, 252, 252, 1, {268}, id="worth-a-call"),
-        pytest.param(300, 253, 253, 1, set(), id="not-worth-a-call"),
+        pytest.param(300, 0, 0, 1, {269}, id="before-a-short-ending"),
+        pytest.param(300, 253, 253, 1, {269}, id="worth-a-call"),
+        pytest.param(300, 254, 254, 1, set(), id="not-worth-a-call"),
         pytest.param(300, 172, 210, 1, {210}, id="where-another-branches-off"),
-        pytest.param(300, 0, 0, 2, {268, 299}, id="for-other-candidates"),
-        pytest.param(47, 0, 0, 1, set(), id="too-short"),
+        pytest.param(300, 0, 0, 2, {269, 299}, id="for-other-candidates"),
+        pytest.param(46, 0, 0, 1, set(), id="too-short"),
     ],
 )
 def test_places_of_a_prompt_that_is_scored(

@@ -345,7 +345,7 @@ def test_where_memory_cannot_be_cut_a_prompt_goes_on_behind_what_was_sampled() -
 @pytest.mark.parametrize(
     ("contexts", "n_cached"),
     [
-        pytest.param([words(200)] * 4, [0, 183, 183, 183], id="near-the-end"),
+        pytest.param([words(200)] * 4, [0, 184, 184, 184], id="near-the-end"),
         pytest.param([words(200), words(150), words(150), words(150)], [0, 0, 149, 149], id="far-from-the-end"),
     ],
 )

@@ -26,9 +26,10 @@ WORTH_BRANCHING = 32
 BEFORE_THE_END = 1
 """Where prompts begin again that are repeated or go on: a prompt's last token is always computed."""
 
-BEFORE_ENDINGS = 32
-"""The same of a prompt that is scored: others will follow that have another ending, mostly a short one. Of longer ones
-the second shows where they begin, so that no prompt is read in many small pieces, which take longer."""
+BEFORE_ENDINGS = 31
+"""The same of a prompt that is scored, whose last token is not computed: others will follow that have another ending,
+mostly a short one. Of longer ones the second shows where they begin, so that no prompt is read in many small pieces,
+which take longer."""
 
 MOST_IN_A_SLOT = 16
 """States that are kept of a slot which is full, apart from those of prompts' ends and branches."""
