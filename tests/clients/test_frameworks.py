@@ -71,6 +71,27 @@ def test_langchain_may_bias_by_fractions(langchain: Any) -> None:
     assert langchain["biased"] == " seven" * 6
 
 
+@pytest.mark.parametrize("way", ["guided_json", "response_format", "structured_outputs"])
+def test_langchain_s_parser_takes_every_structured_answer(seen: Any, way: str) -> None:
+    france, chad = seen["structured"][way]
+    assert [set(country) for country in (france, chad)] == [{"name", "capital", "population"}] * 2
+
+
+def test_langchain_streams_a_choice(seen: Any) -> None:
+    assert seen["structured"]["choice"] in ("yes", "no")
+
+
+def test_langchain_has_structured_answers_of_its_own_for_chats_alone(seen: Any) -> None:
+    assert seen["structured"]["own option"] == "not implemented"
+
+
+def test_langchain_hands_on_what_is_banned(seen: Any) -> None:
+    text = seen["structured"]["banned"]
+    assert text != ""
+    assert not any(banned in text.lower() for banned in ("six", "eight"))
+    assert " 6" not in text
+
+
 def test_litellm_reaches_the_route_by_three_names(seen: Any) -> None:
     assert seen["litellm"]["texts"] == [SIX_TOKENS, SIX_TOKENS]
     assert seen["litellm"]["top_k"] == SIX_TOKENS

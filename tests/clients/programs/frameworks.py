@@ -7,7 +7,10 @@ from typing import Any
 
 import dspy
 import litellm
+from langchain_core.output_parsers import PydanticOutputParser, StrOutputParser
+from langchain_core.prompts import PromptTemplate
 from langchain_openai import OpenAI
+from pydantic import BaseModel, ConfigDict
 
 URL = f"{sys.argv[1]}/v1"
 PROMPT = "One, two, three, four, five,"
@@ -36,6 +39,40 @@ def langchain() -> dict[str, Any]:
         "stream reason": with_numbers.generations[0][0].generation_info["finish_reason"],
         "biased": OpenAI(**fields, seed=1, logit_bias={sys.argv[2]: 99.5}).invoke(PROMPT),
     }
+
+
+class Country(BaseModel):
+    """What is asked for in structured answers."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    capital: str
+    population: int
+
+
+def structured() -> dict[str, Any]:
+    """LangChain's chains of a prompt, the completions route and a parser: its models of texts have no other way."""
+    fields: dict[str, Any] = {"base_url": URL, "api_key": "unused", "model": "default", "seed": 1, "max_tokens": 120}
+    prompt = PromptTemplate.from_template("{country} as JSON with name, capital and population:\n")
+    schema = Country.model_json_schema()
+    found = {}
+    for way, extra in {
+        "guided_json": {"guided_json": schema},
+        "response_format": {"response_format": {"type": "json_schema", "json_schema": {"schema": schema}}},
+        "structured_outputs": {"structured_outputs": {"json": schema}},
+    }.items():
+        chain = prompt | OpenAI(**fields, extra_body=extra) | PydanticOutputParser(pydantic_object=Country)
+        found[way] = [country.model_dump() for country in chain.batch([{"country": "France"}, {"country": "Chad"}])]
+    choice = prompt | OpenAI(**fields, extra_body={"guided_choice": ["yes", "no"]}) | StrOutputParser()
+    found["choice"] = "".join(choice.stream({"country": "Peru"}))
+    # Its own option, which its models of chats fulfil, is not there for those of texts.
+    try:
+        OpenAI(**fields).with_structured_output(Country)
+    except NotImplementedError:
+        found["own option"] = "not implemented"
+    banned = {"banned_strings": ["SIX", "eight"], "bad_words": [" 6"]}
+    found["banned"] = OpenAI(**fields | {"max_tokens": 12}, temperature=0, extra_body=banned).invoke(PROMPT)
+    return found
 
 
 def through_litellm() -> dict[str, Any]:
@@ -76,4 +113,9 @@ def through_dspy() -> dict[str, Any]:
     return {"texts": texts, "usage": lm.history[-1]["usage"], "three": len(lm(prompt=PROMPT, n=3, temperature=1.0))}
 
 
-print(json.dumps({"langchain": langchain(), "litellm": through_litellm(), "dspy": through_dspy()}, default=str))
+print(
+    json.dumps(
+        {"langchain": langchain(), "structured": structured(), "litellm": through_litellm(), "dspy": through_dspy()},
+        default=str,
+    )
+)
