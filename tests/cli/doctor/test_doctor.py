@@ -165,6 +165,18 @@ def test_a_damaged_file_is_a_finding(doctor: Doctor, tmp_path: Path) -> None:
     assert "its tensors end at" in wrongs(report)[0]
 
 
+def test_a_damaged_file_in_the_folder_of_models_is_advice(
+    doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AFTERWORD_MODEL")
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "x.gguf").write_bytes(b"GGUF")
+    (tmp_path / "afterword.toml").write_text("[engine]\nmodels_dir = 'models'\n[[models]]\npath = 'echo'\n")
+    code, report = doctor("--port", "0")
+    assert (code, wrongs(report)) == (0, [])
+    assert "x.gguf cannot be loaded: it ends within its header" in report["model x", "file"]["advice"]
+
+
 def test_an_architecture_that_llama_cpp_does_not_know_is_a_finding(doctor: Doctor, tmp_path: Path) -> None:
     file = write_tiny(tmp_path, Tiny("Q8_0"))
     file.write_bytes(file.read_bytes().replace(b"llama", b"lemur"))

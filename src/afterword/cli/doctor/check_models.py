@@ -10,6 +10,7 @@ from afterword.config.tree import DEFAULT_CONTEXT, Config
 from afterword.engine.llama.admission import SLOTS_TO_PARKED
 from afterword.engine.llama.arithmetic import MICRO_BATCH
 from afterword.engine.llama.memory import BOOKS_BYTES, MIB, MemoryNeed, compute_bytes, kv_bytes, plan_memory
+from afterword.errors import ConfigurationError
 from afterword.gguf_header import read_header
 from afterword.gguf_parts import parts_of
 from afterword.loading.embedded import model_file
@@ -31,9 +32,15 @@ def model(configured: ModelConfig, config: Config, *, load: bool) -> Iterator[Fi
         yield Finding(about, "vllm", "not installed" if missing else "installed", wrong=wrong)
     if configured.engine != "llama":
         return
-    yield from _file(about, configured, config)
-    if load:
-        yield _loaded(about, configured, config)
+    try:
+        yield from _file(about, configured, config)
+        if load:
+            yield _loaded(about, configured, config)
+    except ConfigurationError as error:
+        if configured.keep_alive is None:
+            raise
+        # The server starts, and says so to whoever asks for the model.
+        yield Finding(about, "file", None, advice=str(error))
 
 
 def _file(about: str, configured: ModelConfig, config: Config) -> Iterator[Finding]:
