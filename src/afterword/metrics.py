@@ -43,6 +43,8 @@ _COUNTERS = {
     "prefill_tokens": "Prompt tokens computed.",
     "cached_tokens": "Prompt tokens found in the cache.",
     "completion_tokens": "Tokens sampled.",
+    "draft_tokens": "Tokens guessed from texts and computed before they were sampled.",
+    "accepted_draft_tokens": "Those of them that were sampled.",
     "cancelled": "Sequences that were cancelled.",
     "fallbacks": "Prompts sent to the next vendor because one failed.",
     "restarts": "Processes of the model that were started in place of one that ended.",

@@ -51,6 +51,7 @@ EVERY_FIELD: dict[str, Any] = {
     "top_p": 0.9,
     "user": "u-1",
     "priority": 3,
+    "prediction": {"type": "content", "content": "hello world"},
     "top_k": 50,
     "min_p": 0.001,
     "repetition_penalty": 1.1,

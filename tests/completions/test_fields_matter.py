@@ -31,6 +31,7 @@ CHANGES: dict[str, Any] = {
     "top_p": 0,
     "user": "somebody",
     "priority": 1,
+    "prediction": {"type": "content", "content": "abc"},
     "top_k": 1,
     "min_p": 0.1,
     "repetition_penalty": 1.1,

@@ -64,6 +64,7 @@ USES: dict[str, tuple[dict[str, Any], str]] = {
     "truncate_prompt_tokens": ({"truncate_prompt_tokens": 3}, "truncate_prompt_tokens"),
     "return_token_ids": ({"return_token_ids": True}, "return_token_ids"),
     "logprob_token_ids": ({"logprob_token_ids": [5], "logprobs": 0}, "logprob_token_ids"),
+    "prediction": ({"prediction": {"type": "content", "content": "abc"}}, "prediction"),
 }
 """Feature -> a request that uses it and no other but what it modifies, and the field that is named."""
 

@@ -37,6 +37,7 @@ def test_nothing_given_means_the_documented_defaults() -> None:
         "top_p": 1.0,
         "user": None,
         "priority": None,
+        "prediction": None,
         "top_k": 0,
         "min_p": 0.0,
         "repetition_penalty": 1.0,

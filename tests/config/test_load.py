@@ -97,7 +97,7 @@ def test_a_switch_turned_off_by_flag_wins_over_one_turned_on_below(tmp_path: Pat
             "[engine]\nx = 1",
             {},
             {},
-            "There is no setting 'x' in [engine] of {file}: it has cache_dir, context, devices, gpu_layers, ",
+            "There is no setting 'x' in [engine] of {file}: it has cache_dir, context, devices, drafts, gpu_layers, ",
             id="key like no other",
         ),
         pytest.param(

@@ -158,7 +158,7 @@ def ids(tokens: Iterable[SampledToken]) -> list[int]:
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:
-    """The `usage` object of docs/rules.md#usage. There are no draft tokens, so none are accepted or rejected."""
+    """The `usage` object of docs/rules.md#usage."""
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
@@ -167,7 +167,7 @@ def usage_object(usage: Usage) -> dict[str, Any]:
         "completion_tokens_details": {
             "reasoning_tokens": 0,
             "audio_tokens": 0,
-            "accepted_prediction_tokens": 0,
-            "rejected_prediction_tokens": 0,
+            "accepted_prediction_tokens": usage.accepted_prediction_tokens,
+            "rejected_prediction_tokens": usage.rejected_prediction_tokens,
         },
     }

@@ -19,6 +19,10 @@ class Usage:
     cached_tokens: int
     estimated: bool = False
     """Some of them, said where a request has ended."""
+    accepted_prediction_tokens: int = 0
+    """Predicted tokens that were sampled."""
+    rejected_prediction_tokens: int = 0
+    """Predicted tokens that were not."""
 
 
 NOTHING_USED = Usage(prompt_tokens=0, completion_tokens=0, cached_tokens=0)
@@ -69,6 +73,7 @@ class TokenCount:
             for n_tokens, request in zip(completion.n_prompt_tokens, completion.generations, strict=True)
         ]
         self._n_prompt, self._n_completion, self._n_cached = sum(completion.n_prompt_tokens), 0, 0
+        self._n_accepted = self._n_rejected = 0
 
     def add(self, prompt_index: int, event: Event) -> None:
         """Take one event of a prompt."""
@@ -87,13 +92,21 @@ class TokenCount:
         prompt.sampled[event.index] = event.n_tokens
         if isinstance(event, Finished):
             prompt.n_unfinished -= 1
+            self._n_accepted += event.n_accepted
+            self._n_rejected += event.n_rejected
         if not prompt.completion_told:
             prompt.n_completion += n_more
             self._n_completion += n_more
 
     def usage(self) -> Usage:
         """For the answer: every prompt counts from its beginning on."""
-        return Usage(self._n_prompt, self._n_completion, self._n_cached)
+        return Usage(
+            self._n_prompt,
+            self._n_completion,
+            self._n_cached,
+            accepted_prediction_tokens=self._n_accepted,
+            rejected_prediction_tokens=self._n_rejected,
+        )
 
     def used(self, *, left: bool) -> Usage:
         """For the ledger and the limits, once the request has ended in whatever way.

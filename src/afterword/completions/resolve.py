@@ -38,6 +38,8 @@ def resolve(body: CompletionBody, served: ServedModel, server: ServerConfig) -> 
     _check_suffix(body)
     check_texts((item for item in body.prompt if isinstance(item, str)), server, "prompt")
     check_texts((body.suffix,), server, "suffix")
+    if body.prediction is not None:
+        check_texts((body.prediction,), server, "prediction")
     check_texts((body.decoding.negative_prompt,), server, "negative_prompt")
     seed = secrets.randbits(63) if body.seed is None else body.seed
     pattern = _pattern(body, served.engine.tokenizer, n_candidates, seed)
@@ -163,6 +165,7 @@ def _pattern(body: CompletionBody, tokenizer: Tokenizer, n_candidates: int, seed
         beams=beams,
         guidance=guidance_of(body, tokenizer),
         bans=_text_bans(body.bans),
+        predicted=_predicted(body, tokenizer),
         stops=body.stop,
         include_stop=body.include_stop_str_in_output,
         skip_special_tokens=body.skip_special_tokens,
@@ -201,6 +204,13 @@ def _biases(body: CompletionBody, tokenizer: Tokenizer) -> tuple[tuple[int, floa
     if forced and forced <= banned:
         raise EveryTokenBanned("logit_bias", "custom_token_bans")
     return (*(one for one in biases if one[0] not in banned), *((token, -MAX_LOGIT_BIAS) for token in sorted(banned)))
+
+
+def _predicted(body: CompletionBody, tokenizer: Tokenizer) -> tuple[int, ...] | None:
+    """Where nothing is generated nothing is predicted."""
+    if body.prediction is None or body.max_tokens == 0:
+        return None
+    return tuple(tokenizer.encode(body.prediction, add_bos=False, parse_special=False))
 
 
 def _text_bans(bans: Bans) -> TextBans:

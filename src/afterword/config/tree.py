@@ -180,6 +180,10 @@ class EngineConfig(Table):
         "Who computes matrix products: `own`, this project's kernels, whose numbers do not depend on what is computed "
         "beside them, or `llama.cpp`, its own.",
     )
+    drafts: bool = key(
+        True,
+        "Guess tokens from the text so far and compute several in a step; answers are the same with and without.",
+    )
     cache_dir: Directory = key(
         ...,
         "Where hashes of model files and results of probes are kept.",

@@ -90,6 +90,10 @@ class EngineStats:
     slots_free: int = 0
     slots_idle: int = 0
     """Slots without a running sequence whose tokens are kept for reuse."""
+    draft_tokens: int = 0
+    """Tokens that were guessed and computed before they were sampled."""
+    accepted_draft_tokens: int = 0
+    """Those of them that were then sampled."""
     cancelled: int = 0
     """Sequences that were cancelled before they had ended."""
     queue_seconds: float = 0.0

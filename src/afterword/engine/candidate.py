@@ -11,6 +11,7 @@ from typing import Self
 
 from afterword.engine.banned_texts import BannedTexts
 from afterword.engine.events import Chunk, Event, Finished, SampledToken
+from afterword.engine.prediction import Predicted, Prediction
 from afterword.engine.request import GenerationRequest
 from afterword.fields.bans import NO_BANS
 from afterword.text.stops import Stops, shared_stops
@@ -23,7 +24,8 @@ def new_candidates(request: GenerationRequest, tokenizer: Tokenizer) -> list["Ca
     """All candidates of a request, in order of their index."""
     stops = shared_stops(request.stops, include_stop=request.include_stop)
     banned = None if request.bans == NO_BANS else BannedTexts(request.bans)
-    return [Candidate(index, request, tokenizer, stops, banned) for index in range(request.n_candidates)]
+    predicted = None if request.predicted is None else Predicted(request.predicted)
+    return [Candidate(index, request, tokenizer, stops, banned, predicted) for index in range(request.n_candidates)]
 
 
 @dataclass(slots=True)
@@ -33,6 +35,7 @@ class _Held:
     stream: TextStream[SampledToken]
     sum_logprob: float
     n_scored: int
+    prediction: Prediction | None
     events: list[Event] = field(default_factory=list)
     """What follows from it."""
 
@@ -54,6 +57,7 @@ class Candidate:
         "finished",
         "index",
         "n_tokens",
+        "prediction",
     )
 
     def __init__(
@@ -63,9 +67,10 @@ class Candidate:
         tokenizer: Tokenizer,
         stops: Stops | None = None,
         banned: BannedTexts | None = None,
+        predicted: Predicted | None = None,
     ) -> None:
         """`stops`: the request's, if the caller has them already. `banned`: None for an engine that takes nothing back,
-        or where nothing is banned."""
+        or where nothing is banned; `predicted`: None where nothing is followed."""
         if stops is None:
             stops = shared_stops(request.stops, include_stop=request.include_stop)
         self.index = index
@@ -80,6 +85,8 @@ class Candidate:
         self._n_scored = 0
         self._watch = None if banned is None else Watch(banned.finders, request.pending)
         self._held: deque[_Held] = deque()
+        self.prediction = None if predicted is None else Prediction(predicted)
+        """Where it is in what was predicted of it."""
 
     @property
     def n_held(self) -> int:
@@ -90,6 +97,7 @@ class Candidate:
         """Another one that begins alike, with the same index."""
         other = copy(self)
         other._stream = self._stream.fork()
+        other.prediction = None if self.prediction is None else self.prediction.fork()
         return other
 
     @property
@@ -119,7 +127,8 @@ class Candidate:
         if n_back > 0:
             self._take_back(n_back - 1)
             return []
-        self._held.append(_Held(self._stream.fork(), self._sum_logprob, self._n_scored))
+        prediction = None if self.prediction is None else self.prediction.fork()
+        self._held.append(_Held(self._stream.fork(), self._sum_logprob, self._n_scored, prediction))
         self._held[-1].events = self._grow(token_id, self._listed(token_id, logprob, top, named))
         return self._released(0 if self.finished else self._watch.n_held)
 
@@ -147,6 +156,7 @@ class Candidate:
         for _ in range(n):
             before = self._held.pop()
             self._stream, self._sum_logprob, self._n_scored = before.stream, before.sum_logprob, before.n_scored
+            self.prediction = before.prediction
         self.n_tokens -= n
 
     def _piece(self, token_id: int) -> bytes:
@@ -154,6 +164,8 @@ class Candidate:
 
     def _grow(self, token_id: int, listed: SampledToken | None) -> list[Event]:
         self.n_tokens += 1
+        if self.prediction is not None:
+            self.prediction.take(token_id)
         n_visible = self._stream.n_visible
         visible = self._stream.push(self._piece(token_id), listed)
         if visible.stopped:
@@ -196,7 +208,9 @@ class Candidate:
 
     def _finish(self, reason: str) -> Finished:
         self.finished = True
-        return Finished(self.index, reason, self.n_tokens, self._sum_logprob, self._n_scored)
+        followed = self.prediction
+        n_accepted, n_rejected = (0, 0) if followed is None else (followed.n_accepted, followed.n_rejected)
+        return Finished(self.index, reason, self.n_tokens, self._sum_logprob, self._n_scored, n_accepted, n_rejected)
 
     def _chunks(self, visible: Visible[SampledToken], start: int) -> list[Event]:
         return chunks_of(visible, start, self.index, self.n_tokens)

@@ -88,6 +88,10 @@ class Finished:
     """Sum of the raw log-probabilities of every sampled token, the end token included; 0.0 if logprobs is None."""
     n_scored: int
     """How many tokens `sum_logprob` adds up."""
+    n_accepted: int = 0
+    """Predicted tokens that were sampled."""
+    n_rejected: int = 0
+    """Predicted tokens that were not."""
 
 
 @dataclass(frozen=True, slots=True)

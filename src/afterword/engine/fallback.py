@@ -80,6 +80,8 @@ class FallbackEngine(Engine):
             completion_tokens=sum(stats.completion_tokens for stats in all_stats),
             slots_free=sum(stats.slots_free for stats in all_stats),
             slots_idle=sum(stats.slots_idle for stats in all_stats),
+            draft_tokens=sum(stats.draft_tokens for stats in all_stats),
+            accepted_draft_tokens=sum(stats.accepted_draft_tokens for stats in all_stats),
             cancelled=sum(stats.cancelled for stats in all_stats),
             queue_seconds=max(stats.queue_seconds for stats in all_stats),
             upstreams=tuple(upstream for stats in all_stats for upstream in stats.upstreams),

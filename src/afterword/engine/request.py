@@ -59,6 +59,8 @@ class GenerationRequest:
     """Not with `beams`."""
     bans: TextBans = NO_BANS
     """Texts that no candidate's may have."""
+    predicted: tuple[int, ...] | None = None
+    """Tokens that the completion may have; they change nothing of it. None: nothing was predicted."""
     stops: tuple[str, ...] = ()
     """Texts that end a candidate; none is empty."""
     include_stop: bool = False

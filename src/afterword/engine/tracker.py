@@ -35,6 +35,8 @@ class Counters:
     cached_tokens: int = 0
     completion_tokens: int = 0
     cancelled: int = 0
+    draft_tokens: int = 0
+    accepted_draft_tokens: int = 0
 
     def add_step(self, n_rows: int) -> None:
         """A step has begun that computes so many rows."""

@@ -7,7 +7,7 @@ from afterword.fields.decoding import Decoding
 from afterword.fields.field import documented, extension
 from afterword.fields.grammars import Constraints
 from afterword.fields.sampling import Sampling
-from afterword.fields.shapes import Prompts, Stops, StreamOptions, Text, TokenIds
+from afterword.fields.shapes import PredictedText, Prompts, Stops, StreamOptions, Text, TokenIds
 from afterword.fields.shown import Shown
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
@@ -80,6 +80,13 @@ class CompletionBody:
         True, "Give control tokens no text.", _READING, ours_with_ids=True, vendors=("vllm",)
     )
     include_stop_str_in_output: bool = extension(False, "Leave the stop in the text.", _READING, kind="answer")
+    prediction: PredictedText | None = extension(
+        None,
+        "A text that the answer may repeat; it is then computed several tokens at once, and is the same.",
+        "Not in the form: it changes nothing of the text.",
+        kind="neutral",
+        only_here=True,
+    )
     user: Text | None = documented(None, "The end user, for the records.", _READING, kind="neutral")
     priority: int | None = extension(
         None,

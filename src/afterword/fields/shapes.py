@@ -204,6 +204,44 @@ def without_nulls(data: object) -> object:
     return {k: v for k, v in data.items() if v is not None} if isinstance(data, dict) else data
 
 
+def _predicted(value: Any) -> str:
+    match value:
+        case {"type": "content", "content": str(text)}:
+            return text
+        case {"type": "content", "content": [*parts]} if all(map(_is_text_part, parts)):
+            return "".join(part["text"] for part in parts)
+    raise refusal(
+        "invalid_type",
+        'must be {"type": "content", "content": ...}, with a string or an array of {"type": "text", "text": ...}',
+    )
+
+
+def _is_text_part(part: Any) -> bool:
+    match part:
+        case {"type": "text", "text": str()}:
+            return True
+    return False
+
+
+_PART = {"type": "object", "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}
+
+PredictedText = Annotated[
+    str,
+    PlainValidator(_predicted),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "properties": {
+                "type": {"const": "content"},
+                "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": _PART}]},
+            },
+            "required": ["type", "content"],
+        }
+    ),
+]
+"""A text that a completion may repeat, as the hosted chat endpoint takes it."""
+
+
 class StreamOptions(BaseModel):
     """How a stream is written."""
 

@@ -82,6 +82,7 @@ def load_llama(model: ModelConfig, engine: EngineConfig, budget: int) -> ServedM
         kv_type=model.kv_type,
         load_seconds=engine.load_timeout,
         offload=OffloadSettings(model.gpu_layers, model.devices, model.split_mode, model.main_gpu),
+        drafts=engine.drafts,
     )
     loaded = load_engine(settings, step_seconds=engine.step_timeout)
     status = file.stat()

@@ -47,7 +47,8 @@ class FakeRunner:
         ids = [span.sequence.slot_id for span in spans]
         assert spans, "a call has rows"
         assert len(set(ids)) == len(ids), "a slot has one span"
-        assert all(0 < span.n <= span.sequence.n_pending for span in spans)
+        guessed = [len(span.sequence.guess.tokens) for span in spans]
+        assert all(0 < span.n <= span.sequence.n_pending + n for span, n in zip(spans, guessed, strict=True))
         computed = self._inner.forward(spans)
         assert [each.logits.shape[0] for each in computed] == [span.outputs.sum() for span in spans]
         self.calls.append([(i, span.n, self.context.rows[i]) for i, span in zip(ids, spans, strict=True)])

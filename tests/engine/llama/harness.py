@@ -84,6 +84,7 @@ class Harness:
         policy: Policy = next_batch,
         n_checkpoints: int = 1000,
         window: int | None = None,
+        drafts: bool = True,
     ) -> None:
         """`can_cut` False goes with `INDEPENDENT`; `n_checkpoints`: those for which there is memory."""
         if not can_cut:
@@ -92,7 +93,7 @@ class Harness:
         self.runner = FakeRunner(
             n_slots, capacity=capacity, can_cut=can_cut, arithmetic=arithmetic, kernels=kernels, window=window
         )
-        self.scheduler = Scheduler(self.kv, self.runner, LogSoftmax(N_VOCAB), arithmetic, policy)
+        self.scheduler = Scheduler(self.kv, self.runner, LogSoftmax(N_VOCAB), arithmetic, policy, drafts=drafts)
         self._workspace = Workspace(N_VOCAB)
         self._readings: dict[Mailbox, Reading] = {}
 

@@ -146,7 +146,7 @@ def single(slot: int, n: int, token: int) -> Span:
     group, _ = Harness(1).add(ask((0,) * n))
     (sequence,) = group.sequences
     sequence.slot = Slot(slot, np.zeros(0, dtype=np.int32))
-    sequence.n_computed, sequence.sampled = n, [token]
+    sequence.n_computed, sequence.sampled, sequence.candidate.n_tokens = n, [token], 1
     return Span(sequence, n, 1, np.ones(1, dtype=np.int8))
 
 

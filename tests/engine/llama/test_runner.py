@@ -107,7 +107,7 @@ def sampled(slot: int, start: int) -> Span:
     group, _ = Harness(1).add(ask(PROMPT[:start]))
     (sequence,) = group.sequences
     sequence.slot, sequence.n_computed = Slot(slot, np.zeros(0, dtype=np.int32)), start
-    sequence.sampled = [PROMPT[start]]
+    sequence.sampled, sequence.candidate.n_tokens = [PROMPT[start]], 1
     return Span(sequence, start, 1, np.ones(1, dtype=np.int8))
 
 

@@ -34,7 +34,7 @@ OURS = {"top_a", "tfs", "epsilon_cutoff", "eta_cutoff", "smoothing_factor", "ske
 VLLMS = {"bad_words", "allowed_token_ids"}
 """Bans that vLLM has too."""
 
-HERE = {"logprob_token_ids"}
+HERE = {"logprob_token_ids", "prediction"}
 """What engines of this server alone have."""
 
 NO_FORMS = {"grammars", "grammars_json_schema", "grammars_regex", "grammars_choice", "grammars_gbnf", "grammars_lark"}

@@ -51,9 +51,10 @@ class Committer:
         slot = sequence.slot
         assert slot is not None
         n_prompt_rows = max(0, min(span.n, sequence.n_prompt - span.start))
+        n_own = span.n - len(sequence.guess.tokens)
         exact = sequence.prefilling or self._arithmetic.sampled_equals_prompt
-        self._kv.append(slot, sequence.pending_tokens(span.n), exact=exact)
-        sequence.n_computed += span.n
+        self._kv.append(slot, sequence.pending_tokens(n_own), exact=exact)
+        sequence.n_computed += n_own
         self.counters.prefill_tokens += n_prompt_rows
         if sequence.scored and n_prompt_rows:
             self._score(sequence, computed, slot)
@@ -61,7 +62,7 @@ class Committer:
         if n_prompt_rows and not (sequence.prefilling or sequence.is_negative or sequence.group.prompt_done):
             messages.append((sequence.group.address, self._prompt_done(sequence, slot)))
         if sequence.n_pending == 0:
-            messages += self._advance(sequence, computed.logits[-1:])
+            messages += self._advance(sequence, slot, computed.logits[-1 - len(sequence.guess.tokens) :])
         return messages
 
     def _score(self, sequence: Sequence, computed: Computed, slot: Slot) -> None:
@@ -96,17 +97,32 @@ class Committer:
         assert group.admitted_at is not None
         return PromptDone(sequence.n_reused, scores, max(0.0, group.admitted_at - group.queued_at))
 
-    def _advance(self, sequence: Sequence, rows: NDArray[np.float32]) -> list[Message]:
-        """Sample the next token, or end a sequence that may not have one."""
-        group = sequence.group
+    def _advance(self, sequence: Sequence, slot: Slot, rows: NDArray[np.float32]) -> list[Message]:
+        """Sample the next token, or end a sequence that may not have one.
+
+        `rows`: (1 + g, n_vocab) the logits after its last token, and after each of g that were guessed: as long as
+        those are what is sampled, it goes on.
+        """
+        group, guessed = sequence.group, sequence.guess.tokens
         if group.request.max_tokens == 0:
             return [(group.address, s.candidate.finish_empty()) for s in group.sequences if not s.candidate.finished]
-        try:
-            events, n_sampled = self._sample(sequence, rows[0])
-        except (EveryTokenBanned, GrammarFailed) as refusal:
-            return [(group.address, refusal)]
-        self.counters.completion_tokens += n_sampled
-        return [(group.address, event) for event in events]
+        messages: list[Message] = []
+        n_taken = 0
+        for row in rows:
+            try:
+                events, n_sampled = self._sample(sequence, row)
+            except (EveryTokenBanned, GrammarFailed) as refusal:
+                return [*messages, (group.address, refusal)]
+            self.counters.completion_tokens += n_sampled
+            messages += [(group.address, event) for event in events]
+            if sequence.candidate.finished or sequence.sampled[-1:] != guessed[n_taken : n_taken + 1]:
+                break
+            self._kv.append(slot, guessed[n_taken : n_taken + 1], exact=True)
+            sequence.n_computed += 1
+            n_taken += 1
+        self.counters.draft_tokens += len(guessed)
+        self.counters.accepted_draft_tokens += n_taken
+        return messages
 
     def _sample(self, sequence: Sequence, row: NDArray[np.float32]) -> tuple[list[Event], int]:
         """What is to be told, and how many tokens were sampled: of a team nothing before all of it was computed."""

@@ -94,6 +94,8 @@ class LlamaSettings:
     load_seconds: float = 1800.0
     """How long a process of its own may take to load it, its probe and hash included."""
     offload: OffloadSettings = NOTHING_ASKED
+    drafts: bool = True
+    """Compute guesses of what is sampled next, where numbers are the same with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +247,11 @@ def _embedded(
         Vocabulary(LlamaModel(settings.path, vocab_only=True)),
         capabilities,
         fingerprint(*identity, memory.context, exact),
-        Loaded(Scheduler(kv, runner, LogSoftmax(model.n_vocab), opened.arithmetic), kv, free),
+        Loaded(
+            Scheduler(kv, runner, LogSoftmax(model.n_vocab), opened.arithmetic, drafts=exact and settings.drafts),
+            kv,
+            free,
+        ),
     )
 
 

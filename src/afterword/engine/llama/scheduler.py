@@ -16,6 +16,8 @@ from afterword.engine.events import Started
 from afterword.engine.llama.admission import Admission
 from afterword.engine.llama.arithmetic import Arithmetic, best_move, is_worth_moving
 from afterword.engine.llama.commit import Committer
+from afterword.engine.llama.drafting import Drafting
+from afterword.engine.llama.drafts import NO_GUESS
 from afterword.engine.llama.kv import KVSlots, common_prefix
 from afterword.engine.llama.policy import Policy, Turns, next_batch
 from afterword.engine.llama.reading_order import ReadingOrder
@@ -46,8 +48,10 @@ class Scheduler:
         log_softmax: LogSoftmax,
         arithmetic: Arithmetic,
         policy: Policy = next_batch,
+        *,
+        drafts: bool = False,
     ) -> None:
-        """`arithmetic`: the runner's."""
+        """`arithmetic`: the runner's. `drafts`: compute guesses, where their rows have the numbers of lone ones."""
         self._kv = kv
         self._runner = runner
         self._arithmetic = arithmetic
@@ -58,6 +62,7 @@ class Scheduler:
         self._committer = Committer(kv, log_softmax, arithmetic)
         self._can_compute_again = kv.can_cut and arithmetic.sampled_equals_prompt and not arithmetic.prompts_alone
         """Whether sampled tokens may be computed several at once, with the same numbers."""
+        self._drafting = Drafting() if drafts and self._can_compute_again else None
         self._n_refused = 0
         """Calls in a row that llama.cpp has refused."""
         self._next_swap = 0
@@ -86,6 +91,8 @@ class Scheduler:
 
     def add(self, group: Group) -> None:
         """Queue all candidates of a group."""
+        if self._drafting is not None:
+            self._drafting.begin(group)
         self._admission.join(group)
 
     def cancel(self, group: Group) -> None:
@@ -131,13 +138,18 @@ class Scheduler:
         if not batch.pieces:
             return []
         by_slot = {s.slot_id: s for s in self.running}
-        self._committer.counters.add_step(sum(piece.n for piece in batch.pieces))
-        self._reading.note(by_slot[piece.slot] for piece in batch.pieces)
+        pieces = batch.pieces
+        if self._drafting is not None:
+            pieces = self._drafting.lengthened(pieces, by_slot)
+        self._committer.counters.add_step(sum(piece.n for piece in pieces))
+        self._reading.note(by_slot[piece.slot] for piece in pieces)
         messages: list[Message] = []
-        for result in self._forward([_span(by_slot[piece.slot], piece.n) for piece in batch.pieces]):
+        for result in self._forward([_span(by_slot[piece.slot], piece.n) for piece in pieces]):
             sequence = result.span.sequence
             if sequence.slot is not None:
-                messages += self._settle(sequence, self._committer.commit(result))
+                told = self._committer.commit(result)
+                self._drop_guess(sequence, result)
+                messages += self._settle(sequence, told)
                 self._keep_state(sequence)
             else:
                 # Its group failed within this step, after the slot had been given more tokens than are recorded.
@@ -188,6 +200,20 @@ class Scheduler:
             self._runner.exchange(source.id, target.id, source.n, target.n)
             self._kv.exchange(source, target)
             sequence.slot = target
+
+    def _drop_guess(self, sequence: Sequence, result: Computed | Uncomputed) -> None:
+        """Cut off what was computed for a guess and was not sampled."""
+        slot, guess, span = sequence.slot, sequence.guess, result.span
+        sequence.guess = NO_GUESS
+        if guess is NO_GUESS or isinstance(result, Uncomputed):
+            return
+        assert self._drafting is not None
+        assert slot is not None
+        if slot.n < span.start + span.n:
+            self._runner.truncate(slot.id, slot.n)
+        # Fewer if its group has failed.
+        if slot.n > span.start:
+            self._drafting.note(guess, slot.n - span.start - 1)
 
     def _keep_state(self, sequence: Sequence) -> None:
         """Keep the state of a sequence that goes on, if it is to be kept here."""
@@ -256,11 +282,11 @@ def _span(sequence: Sequence, n: int) -> Span:
 
 
 def _outputs(sequence: Sequence, n: int) -> NDArray[np.int8]:
-    """1 for those of the next n tokens whose logits are needed: all that are scored, and the one to sample from."""
+    """1 for those of the next n tokens whose logits are needed: all that are scored, and those to sample from."""
     outputs = np.zeros(n, dtype=np.int8)
     if sequence.scored:
         first, end = (max(0, row - sequence.n_computed) for row in (sequence.demand.score_from, sequence.demand.n_rows))
         outputs[first:end] = 1
-    if n == sequence.n_pending and sequence.group.request.max_tokens > 0:
-        outputs[-1] = 1
+    if n >= sequence.n_pending and sequence.group.request.max_tokens > 0:
+        outputs[sequence.n_pending - 1 :] = 1
     return outputs

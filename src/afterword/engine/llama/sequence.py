@@ -14,6 +14,7 @@ from afterword.engine.candidate import Candidate
 from afterword.engine.events import Event
 from afterword.engine.line import Claim
 from afterword.engine.llama.demand import Demand, Kin
+from afterword.engine.llama.drafts import NO_GUESS, GrowingText, Guess
 from afterword.engine.llama.kv import Books, Slot
 from afterword.engine.mailbox import EventOrError
 from afterword.engine.request import GenerationRequest
@@ -128,6 +129,10 @@ class Sequence:
     """It computes nothing until its team goes on."""
     copy_of: "Sequence | None" = None
     """Another one of its team, which has computed what it goes on from."""
+    text: GrowingText | None = None
+    """Where guesses are found; None: nothing is guessed for it."""
+    guess: Guess = NO_GUESS
+    """What the step computes beyond the token that it has."""
 
     @property
     def together(self) -> list["Sequence"]:
@@ -193,7 +198,8 @@ class Sequence:
         if self.prefilling:
             return self.demand.prompt[self.n_computed : self.n_computed + n]
         start = len(self.sampled) - self.n_pending
-        return np.array(self.sampled[start : start + n], dtype=np.int32)
+        own = self.sampled[start : start + n]
+        return np.array([*own, *self.guess.tokens[: n - len(own)]], dtype=np.int32)
 
 
 def kin_of(request: GenerationRequest) -> Kin | None:
