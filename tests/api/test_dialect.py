@@ -21,6 +21,10 @@ OWN_HEADERS = {"x-request-id", "openai-processing-ms", "content-length"}
 
 ALL: list[Any] = [*REQUESTS, pytest.param(EVERY_FIELD, id="every field")]
 
+IN_ORDER = EVERY_FIELD | {"guided_regex": ""}
+"""Choices that have a form begin once that is made ready, elsewhere: their events come in any order."""
+STREAMED: list[Any] = [*REQUESTS, pytest.param(IN_ORDER, id="every field")]
+
 STREAM_OPTIONS: list[Any] = [
     pytest.param(None, id="no options"),
     pytest.param({"include_usage": True, "include_obfuscation": False}, id="usage"),
@@ -63,7 +67,7 @@ async def test_plain_answers_are_the_same_to_the_byte(body: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("options", STREAM_OPTIONS)
-@pytest.mark.parametrize("body", ALL)
+@pytest.mark.parametrize("body", STREAMED)
 async def test_streams_are_the_same_to_the_byte_but_for_their_end(body: dict[str, Any], options: Any) -> None:
     asked = {"seed": 1} | body | {"stream": True, "stream_options": options}
     one, other = [await ask(path, asked) for path in ENDS]
@@ -87,7 +91,7 @@ async def test_streams_are_the_same_to_the_byte_but_for_their_end(body: dict[str
     ],
 )
 async def test_every_route_of_a_dialect_gives_the_same_bytes(path: str, stream: bool) -> None:
-    asked = EVERY_FIELD | {"stream": stream}
+    asked = (IN_ORDER if stream else EVERY_FIELD) | {"stream": stream}
     one, other = await ask("/v1/completions", asked), await ask(path, asked)
     assert one.status_code == 200, one.text
     assert masked(one) == masked(other)

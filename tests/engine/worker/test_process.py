@@ -50,12 +50,12 @@ def test_a_program_that_does_not_start_is_a_refusal(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("what", ["model", "vocabulary"])
 def test_a_file_that_is_never_read_to_its_end_is_refused(tmp_path: Path, what: str) -> None:
-    # Whoever opens it waits for a writer.
-    path = tmp_path / "hangs.gguf"
-    os.mkfifo(path)
+    path = kept_tiny(Tiny())
     asked = CheckVocabulary(path, 1) if what == "vocabulary" else replace(settings(path, tmp_path), load_seconds=1)
+    worker = Worker(asked)
+    worker._process.send_signal(signal.SIGSTOP)
     with pytest.raises(ConfigurationError) as refused:
-        Worker(asked).answer()
+        worker.answer()
     setting = " (load_timeout)" if what == "model" else ""
     assert str(refused.value) == f"The model file {path} cannot be loaded: it took more than 1 s{setting}."
 

@@ -142,6 +142,8 @@ class EngineThread:
             failure = error
         finally:
             try:
+                # What was computed before it broke counts.
+                self._outlet.report(self._untold, self._progress())
                 self._outlet.end(failure)
             finally:
                 self._masks.close()
