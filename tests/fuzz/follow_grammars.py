@@ -6,7 +6,6 @@ one after it, so that whoever reads them knows which one never ended.
 
 import json
 import random
-import resource
 import sys
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from afterword.engine.llama.vocabulary import Vocabulary
 from afterword.engine.sampling.masks import Masks, ends_of
 from afterword.fields.grammars import Grammar
 from afterword.loading.embedded import model_file
+from afterword.machine import resident_memory
 
 STEPS = 12
 
@@ -47,7 +47,8 @@ def main() -> None:
     for number, grammar in enumerate(grammars(seed, count)):
         print(json.dumps({"begins": number, "kind": grammar.kind, "text": grammar.text[:200]}), flush=True)
         took = _follow(grammar, masks, tokenizer, random.Random(number))
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        # Not its peak, which begins with that of the process that started it.
+        memory = resident_memory() // 2**20
         print(json.dumps(vars(took) | {"memory": memory}), flush=True)
     masks.close()
 

@@ -72,7 +72,7 @@ class ServerConfig(Table):
         shown="8 times max_body_bytes",
     )
     max_body_values: int = key(
-        500_000,
+        700_000,
         "Most values in the JSON of a body: numbers and texts, a field's name counted as 4, an array or object as 5.",
         ge=1000,
     )
