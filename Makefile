@@ -44,7 +44,7 @@ BACKEND_ARGS_hip := -DGGML_HIP=ON
 BACKEND_ARGS_sycl := -DGGML_SYCL=ON -DCMAKE_C_COMPILER=icx -DCMAKE_CXX_COMPILER=icpx
 
 # The multimodal library is of no use to text; everything else is built for this machine's own processor.
-export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF $(BACKEND_ARGS_$(BACKEND))
+export CMAKE_ARGS ?= $(strip -DLLAVA_BUILD=OFF $(BACKEND_ARGS_$(BACKEND)))
 export VIRTUAL_ENV := $(CURDIR)/.venv
 export UV_NO_PROGRESS := 1
 
