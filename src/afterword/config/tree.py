@@ -73,7 +73,7 @@ class ServerConfig(Table):
     )
     max_body_values: int = key(
         700_000,
-        "Most values in the JSON of a body: numbers and texts, a field's name counted as 4, an array or object as 5.",
+        "Most values in the JSON of a body: numbers and texts, a name counted as 4, an array as 5, an object as 15.",
         ge=1000,
     )
     max_text_bytes: Bytes = key(
