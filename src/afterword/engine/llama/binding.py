@@ -23,7 +23,7 @@ from afterword.engine.llama.caches import KV_TYPES, Attention
 from afterword.engine.llama.devices import SPLIT_MODES, null_terminated
 from afterword.engine.llama.offload import ON_PROCESSOR, Placement
 from afterword.errors import ConfigurationError
-from afterword.gguf_header import read_header
+from afterword.gguf_header import GgufHeader, read_header
 from afterword.gguf_parts import parts_of
 
 PACKAGE_VERSION = importlib.metadata.version("llama-cpp-python")
@@ -186,14 +186,13 @@ class LlamaModel:
         self._free()
 
 
-def check_file(path: Path) -> None:
-    """Raises `ConfigurationError` in one sentence if the file, or one of its parts, cannot be read or is not GGUF."""
+def check_file(path: Path) -> list[GgufHeader]:
+    """The headers of the file and its parts. Raises `ConfigurationError` in one sentence if one is not sound GGUF."""
     if not path.exists():
         raise ConfigurationError(f"The model file {path} does not exist.")
     if not path.is_file():
         raise ConfigurationError(f"The model file {path} is not a file.")
-    for part in parts_of(path):
-        read_header(part)
+    return [read_header(part) for part in parts_of(path)]
 
 
 class LlamaContext:

@@ -48,8 +48,6 @@ from afterword.engine.llama.thread_count import ThreadCount
 from afterword.engine.llama.vocabulary import Vocabulary
 from afterword.engine.sampling.logprobs import LogSoftmax
 from afterword.errors import ConfigurationError
-from afterword.gguf_header import read_header
-from afterword.gguf_parts import parts_of
 from afterword.machine import idle_seconds
 
 log = structlog.get_logger("afterword.engine")
@@ -161,8 +159,7 @@ def _warn_of_guesses(model: LlamaModel, path: Path) -> None:
 
 def _place(settings: LlamaSettings) -> Placement:
     """Which layers accelerators are to hold. Raises `ConfigurationError`."""
-    check_file(settings.path)
-    headers = [read_header(part) for part in parts_of(settings.path)]
+    headers = check_file(settings.path)
     shape = ModelShape(
         n_layers=headers[0].n_layers,
         weights=sum(header.tensor_bytes for header in headers),
